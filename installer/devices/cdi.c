@@ -6,12 +6,11 @@
 #include "devices/cdi.h"
 
 #include "devices/found_nodes.h"
+#include "driver_root/driver_root.h"
 #include "driver_root/root_record.h"
 #include "host/modules.h"
 
 #include <ctype.h>
-
-#define HOOK "usr/libexec/kmodsmith"
 
 // The lowest version that has device names that begin with a digit (specs-go/version.go, requiresV050).
 static const char VERSION[] = "0.5.0";
@@ -339,11 +338,12 @@ static void add_socket_mounts(const struct root *host, const char *export, struc
 	}
 }
 
-// The program in the exported root, from its image's base, else the one that is installed on the machine.
+// The program in the exported root, from its image's base or the pod that exported it, else the one that is installed on the
+// machine.
 static int find_hook(const struct root *host, const struct root *root, const char *export, struct cdi *c,
 		     struct err *err)
 {
-	static const char *const places[] = { HOOK, "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
+	static const char *const places[] = { DRIVER_ROOT_PROGRAM, "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
 	const struct {
 		const struct root *root;
 		const char *export;
@@ -355,8 +355,8 @@ static int find_hook(const struct root *host, const struct root *root, const cha
 				c->hook = str_fmt("/%s", path);
 				return 0;
 			}
-	return err_set(err, E_NOT_FOUND, "'%s' has no " HOOK ", and containers need it to find the libraries",
-		       root->name);
+	return err_set(err, E_NOT_FOUND,
+		       "'%s' has no " DRIVER_ROOT_PROGRAM ", and containers need it to find the libraries", root->name);
 }
 
 static int read_mounts(const struct root *host, const char *export, struct cdi *c, struct err *err)

@@ -115,6 +115,26 @@ static int work_layout(const struct driver_root *e, const struct driver_root_req
 	return root_layout_read(&content, &w->root_layout, err);
 }
 
+// A payload of NVIDIA's files alone has no program for the hooks of containers (devices/cdi.h); a pod's image has it.
+static bool lacks_program(const struct driver_root *e, const struct root *payload)
+{
+	return !root_exists(payload, DRIVER_ROOT_PROGRAM) && root_exists(e->kern, DRIVER_ROOT_PROGRAM);
+}
+
+// In the payload's tree, because it is exported read-only. A driver without it is better than none.
+static void add_program(const struct driver_root *e, const struct root *payload)
+{
+	auto_str char *data = NULL;
+	size_t len = 0;
+	struct err why;
+	if (!lacks_program(e, payload))
+		return;
+	if (root_read(e->kern, DRIVER_ROOT_PROGRAM, &data, &len, &why) < 0 ||
+	    root_mkdirs(payload, "usr/libexec", 0755, &why) < 0 ||
+	    root_write(payload, DRIVER_ROOT_PROGRAM, data, len, 0755, &why) < 0)
+		progress_note(e->progress, "the driver root has no program for the hooks of containers: %s", why.text);
+}
+
 // When everything is in place, a start does no more than this.
 int driver_root_check(struct driver_root *e, const struct driver_root_request *request, char **ret_why, struct err *err)
 {
@@ -133,10 +153,12 @@ int driver_root_check(struct driver_root *e, const struct driver_root_request *r
 	if (work_open(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0)
 		return -1;
 	auto_str char *sources = *e->sources ? str_fmt(DRIVER_ROOT_SOURCES "/%s", e->sources) : NULL;
-	if (sources && !root_exists(e->state, sources)) {
+	if (sources && !root_exists(e->state, sources))
 		*ret_why = str_dup("it lacks the sources for this kernel");
+	else if (lacks_program(e, &w.payload))
+		*ret_why = str_dup("it lacks the program for the hooks of containers");
+	if (*ret_why)
 		return 0;
-	}
 	if (work_layout(e, request, &w, err) < 0)
 		return -1;
 	int r = generation_check(&w.point, &w.root_layout, ret_why, err);
@@ -252,8 +274,10 @@ int driver_root_prepare(struct driver_root *e, const struct driver_root_request 
 	if (root_mkdirs(e->host, e->parent, 0755, err) < 0 || work_open(e, &w, err) < 0 ||
 	    choose_generation_name(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0 ||
 	    root_layout_prepare(&w.payload, e->host, request->release, err) < 0 ||
-	    make_sources(e, request, &w, err) < 0 || work_layout(e, request, &w, err) < 0 ||
-	    generation_begin(&w.mount_ns, &w.parent, e->made, err) < 0)
+	    make_sources(e, request, &w, err) < 0)
+		return -1;
+	add_program(e, &w.payload);
+	if (work_layout(e, request, &w, err) < 0 || generation_begin(&w.mount_ns, &w.parent, e->made, err) < 0)
 		return -1;
 	struct err why = { 0 }; // a root that some containers cannot read is better than none
 	if (label_root(e, request, &w, &why) < 0)

@@ -45,6 +45,7 @@ struct driver_root {
 #define DRIVER_ROOT_FIRMWARE "lib/firmware" // below dir
 #define DRIVER_ROOT_PAYLOADS "payloads"     // below state: trees named by a digest
 #define DRIVER_ROOT_MODULES "modules"
+#define DRIVER_ROOT_PROGRAM "usr/libexec/kmodsmith" // linked statically: the machine runs it as a hook of containers
 #define DRIVER_ROOT_SOURCES "sources" // a copy of a payload's for each kernel, because make writes into it
 
 // dir: a path of the host. E_USAGE when it cannot be one.

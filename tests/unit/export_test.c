@@ -78,7 +78,8 @@ static void test_what_a_root_is_made_of(void **state)
 	assert_int_equal(root_layout_prepare(&payload, &host, RELEASE, &err), 0);
 	assert_true(root_exists(&folder.root, "payload/usr/lib/modules/" RELEASE));
 	assert_true(root_exists(&folder.root, "payload/usr/lib/firmware"));
-	assert_true(root_exists(&folder.root, "payload/var/run/nvidia-persistenced")); // where the daemon writes
+	assert_true(root_exists(&folder.root,
+				"payload/var/run/nvidia-persistenced")); // where the daemon writes
 	struct root_content c = { .payload = &payload,
 				  .host = &host,
 				  .modules = &modules,
@@ -111,7 +112,8 @@ static void test_names_of_generations(void **state)
 	assert_string_equal(name, ".driver.7");
 }
 
-// An incomplete one is removed with its contents; a link in it is removed, not followed.
+// An incomplete one is removed with its contents; a link in it is removed, not
+// followed.
 static void test_what_was_left_is_removed(void **state)
 {
 	(void)state;
@@ -211,7 +213,8 @@ static void test_the_record(void **state)
 	assert_false(root_exists(&folder.root, "run/kmodsmith/export.json"));
 }
 
-// R-P6: a firmware path that another program has set stays; ours is set to the generation that is prepared.
+// R-P6: a firmware path that another program has set stays; ours is set to the
+// generation that is prepared.
 static void test_the_firmware_path(void **state)
 {
 	(void)state;
@@ -252,13 +255,15 @@ static void test_the_firmware_path(void **state)
 	}
 }
 
-// Before anything is touched: what the load would have to write is tried where it would be written, and nowhere else.
+// Before anything is touched: what the load would have to write is tried where
+// it would be written, and nowhere else.
 static void test_a_firmware_path_that_cannot_be_written(void **state)
 {
 	(void)state;
 	static const char SETTING[] = "sys/module/firmware_class/parameters/path";
 	static const struct {
-		const char *before; // NULL = there is no such attribute: nothing can be written, nor need be
+		const char *before; // NULL = there is no such attribute: nothing can be
+				    // written, nor need be
 		bool is_on_host;    // the firmware is found without it
 		int code;
 	} rows[] = { { "\n", false, EROFS },
@@ -268,7 +273,8 @@ static void test_a_firmware_path_that_cannot_be_written(void **state)
 		     { NULL, false, 0 } };
 	struct err err;
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0)
-		skip();          // CAP_SYS_ADMIN is needed, and a root directory that is a mount point
+		skip();          // CAP_SYS_ADMIN is needed, and a root directory that is a mount
+				 // point
 	root_done(&folder.root); // in the namespace of before
 	assert_int_equal(root_init(&folder.root, folder.path, &err), 0);
 	tempdir_write(&folder, "state/payloads/aa/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "x");
@@ -297,7 +303,8 @@ static void test_a_firmware_path_that_cannot_be_written(void **state)
 	}
 }
 
-// Nothing is removed while the kernel finds firmware of the loaded driver nowhere else.
+// Nothing is removed while the kernel finds firmware of the loaded driver
+// nowhere else.
 static void test_withdrawn(void **state)
 {
 	(void)state;
@@ -337,7 +344,8 @@ static const char FWPATH[] = "machine/sys/module/firmware_class/parameters/path"
 static struct progress quiet;
 static struct sys calls; // the kernel's, but for attributes
 
-// Replaces the file, because a shorter text would leave the end of a longer one.
+// Replaces the file, because a shorter text would leave the end of a longer
+// one.
 static int set_attribute(const struct sys *sys, const struct root *kern, const char *path, const char *text)
 {
 	(void)sys;
@@ -345,7 +353,8 @@ static int set_attribute(const struct sys *sys, const struct root *kern, const c
 	return root_put(kern, path, text, strlen(text), 0644, &err);
 }
 
-// A machine as a folder, but with the kernel's own mounts, in a namespace of this process.
+// A machine as a folder, but with the kernel's own mounts, in a namespace of
+// this process.
 static void make_machine(struct root *ret_machine, struct root *ret_data)
 {
 	static const char *const files[] = { "state/payloads/" HEX_A "/usr/version",
@@ -401,12 +410,14 @@ static void settle(struct driver_root *e)
 	expect(driver_root_gc(e, &err) >= 0, err.text);
 }
 
-// R-D4: one start after the other, with one that is rolled back, one that is killed, and the driver manager.
+// R-D4: one start after the other, with one that is rolled back, one that is
+// killed, and the driver manager.
 static void test_starts(void **state)
 {
 	(void)state;
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0)
-		skip(); // CAP_SYS_ADMIN is needed, and a root directory that is a mount point
+		skip(); // CAP_SYS_ADMIN is needed, and a root directory that is a mount
+			// point
 	struct err err = { 0 };
 	auto_root struct root machine = ROOT_NONE, data = ROOT_NONE;
 	auto_driver_root struct driver_root e = { 0 };
@@ -448,6 +459,18 @@ static void test_starts(void **state)
 	switch_to(&e, &b);
 	settle(&e);
 	expect_look(&e, &b, NULL);
+
+	tempdir_write(&folder, "machine/" DRIVER_ROOT_PROGRAM,
+		      "static"); // as a pod's image has it, and this payload not
+	expect_look(&e, &b, "it lacks the program for the hooks of containers");
+	begin(&e, &machine, &data);
+	switch_to(&e, &b);
+	settle(&e);
+	expect_look(&e, &b, NULL);
+	folder_expect(&folder, "machine/run/nvidia/driver/" DRIVER_ROOT_PROGRAM, "static");
+	struct stat st;
+	assert_int_equal(root_stat(&machine, "run/nvidia/driver/" DRIVER_ROOT_PROGRAM, &st, &err), 1);
+	assert_int_equal(st.st_mode & 07777, 0755);
 	auto_strv struct strv left = { 0 };
 	assert_int_equal(root_list(&machine, "run/nvidia", &left, &err), 1);
 	assert_int_equal(left.count, 1);
