@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum { FILE_MAX = 1 << 20, HELPER_MS = 60000 };
@@ -56,29 +58,30 @@ char *credentials_places(const char *file)
 	return files.count ? str_fmt("'%s'", names) : NULL;
 }
 
-// 1 = read, 0 = absent. What is no file is only an error where it was named: docker makes a directory of a file that it
-// is to mount and that does not exist.
-static int read_auth_config(const char *path, bool is_named, json_t **ret, struct err *err)
+// 1 = read, 0 = absent. EISDIR: it is a directory, or something else than a file.
+static int read_auth_config(const char *path, json_t **ret, struct err *err)
 {
+	static const char BOM[] = "\xef\xbb\xbf";
 	auto_str char *text = NULL;
 	json_error_t problem;
 	struct stat st;
-	size_t len = 0;
+	size_t len = 0, skipped;
 	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
+	if (fd < 0 && (err->code == ENXIO || err->code == ELOOP))
+		return err_set(err, EISDIR, "'%s' is not a file", path);
 	if (fd < 0)
-		return err->code == ENOENT || err->code == ENOTDIR ||
-				       (!is_named && (err->code == ELOOP || err->code == ENXIO)) ?
-			       0 :
-			       -1;
+		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
 	if (fstat(fd, &st) < 0)
 		return file_fail("look at", path, err);
-	if (!S_ISREG(st.st_mode) && !is_named)
-		return 0;
-	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
-		return err_set(err, E_CONFIG, "'%s' is not a credentials file", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, EISDIR, "'%s' is %s", path, S_ISDIR(st.st_mode) ? "a directory" : "not a file");
+	if (st.st_size > FILE_MAX)
+		return err_set(err, E_CONFIG, "'%s' has %lld bytes: too large for a credentials file", path,
+			       (long long)st.st_size);
 	if (file_read(fd, path, &text, &len, err) < 0)
 		return -1;
-	json_t *json = json_loadb(text, len, 0, &problem);
+	skipped = str_starts(text, BOM) ? strlen(BOM) : 0;
+	json_t *json = json_loadb(text + skipped, len - skipped, 0, &problem);
 	if (!json) // do not quote its content
 		return err_set(err, E_CONFIG, "'%s': not valid JSON at line %d", path, problem.line);
 	*ret = json;
@@ -101,7 +104,7 @@ static int read_auth_entry(const json_t *entry, const char *origin, struct crede
 	if (text && *text) {
 		auto_str char *pair = NULL;
 		size_t len = 0;
-		char *colon = base64_parse(text, &pair, &len) ? memchr(pair, ':', len) : NULL;
+		char *colon = base64_parse_loose(text, &pair, &len) ? memchr(pair, ':', len) : NULL;
 		if (!colon)
 			return err_set(err, E_CONFIG, "%s: \"auth\" is not NAME:PASSWORD in base64", origin);
 		*colon = '\0';
@@ -111,28 +114,63 @@ static int read_auth_entry(const json_t *entry, const char *origin, struct crede
 		c.password = str_dup(colon + 1);
 	}
 	if (!c.identity && (!c.user || !*c.user))
-		return 0; // docker writes empty entries for its credential helpers
+		return 0;
 	credentials_done(ret);
 	*ret = c;
 	c = (struct credentials){ 0 };
 	return 1;
 }
 
-// "https://HOST/v1/" and "HOST" are equivalent.
-static bool is_key_of(const char *key, const char *want)
+// As kubelet does: each label by itself, and no pattern stands for a port.
+static bool is_host_of(const char *pattern, const char *host)
 {
+	if (strchr(pattern, '['))
+		return false;
+	while (*pattern && *host) {
+		size_t p = strcspn(pattern, ".:"), h = strcspn(host, ".:");
+		auto_str char *want = str_ndup(pattern, p), *label = str_ndup(host, h);
+		if (pattern[p] != host[h] || fnmatch(want, label, FNM_NOESCAPE | FNM_CASEFOLD) != 0)
+			return false;
+		pattern += p, host += h;
+		if (*pattern == ':')
+			return str_eq(pattern, host);
+		pattern += *pattern == '.', host += *host == '.';
+	}
+	return *pattern == *host;
+}
+
+// name is the path, or lies below it.
+static bool is_path_of(const char *path, const char *name)
+{
+	size_t len = strlen(path);
+	return strncmp(path, name, len) == 0 && (len == 0 || !name[len] || name[len] == '/');
+}
+
+// How well an entry of "auths" fits: a longer path before a shorter one, then the host itself before a pattern, then a
+// longer pattern. 0 = it is of another registry. "https://HOST/v1/" and "HOST" are equivalent.
+static size_t rank_key(const char *key, const char *host, const char *name)
+{
+	enum { HOST_RANKS = 1 << 10 };
 	static const char *const prefixes[] = { "https://", "http://" };
-	static const char *const suffixes[] = { "", "/", "/v1", "/v1/", "/v2", "/v2/" };
 	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
 		if (str_starts(key, prefixes[i]))
 			key += strlen(prefixes[i]);
-	size_t len = strlen(want);
-	if (strncmp(key, want, len) != 0)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
-		if (str_eq(key + len, suffixes[i]))
-			return true;
-	return false;
+	auto_str char *pattern = str_ndup(key, strcspn(key, "/"));
+	size_t len = strlen(pattern);
+	bool is_exact = strcasecmp(pattern, host) == 0;
+	if (!is_exact && !is_host_of(pattern, host))
+		return 0;
+	auto_str char *path = str_dup(key + len + (key[len] == '/'));
+	size_t end = strlen(path);
+	if (end > 0 && path[end - 1] == '/')
+		path[end - 1] = '\0';
+	const char *below = path;
+	if (!is_path_of(below, name) && (str_starts(path, "v1") || str_starts(path, "v2")) &&
+	    (!path[2] || path[2] == '/'))
+		below += path[2] ? 3 : 2;
+	if (!is_path_of(below, name))
+		return 0;
+	return strlen(below) * HOST_RANKS + (is_exact || len >= HOST_RANKS ? HOST_RANKS - 1 : len);
 }
 
 struct helper_output {
@@ -204,25 +242,40 @@ static int ask_helper(const char *name, const char *path, const char *host, stru
 	return read_helper(text, origin, ret, err);
 }
 
+static bool is_filled(const json_t *entry)
+{
+	static const char *const keys[] = { "auth", "username", "identitytoken" };
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const char *value = json_string_value(json_object_get(entry, keys[i]));
+		if (value && *value)
+			return true;
+	}
+	return false; // docker writes empty entries for its credential helpers
+}
+
 static int find_in_auths(const json_t *auths, const char *path, const char *host, const char *name,
 			 struct credentials *ret, struct err *err)
 {
-	auto_str char *want = str_fmt("%s/%s", host, name);
-	for (;;) {
-		const char *key;
-		json_t *entry;
-		json_object_foreach((json_t *)(uintptr_t)auths, key, entry)
-		{
-			auto_str char *origin = str_fmt("'%s', entry '%s'", path, key);
-			int r = is_key_of(key, want) ? read_auth_entry(entry, origin, ret, err) : 0;
-			if (r != 0)
-				return r;
+	const char *key, *best_key = NULL;
+	const json_t *best = NULL;
+	json_t *entry;
+	size_t best_rank = 0;
+	json_object_foreach((json_t *)(uintptr_t)auths, key, entry)
+	{
+		size_t rank = is_filled(entry) ? rank_key(key, host, name) : 0;
+		if (rank > best_rank) {
+			best = entry;
+			best_key = key;
+			best_rank = rank;
 		}
-		char *slash = strrchr(want, '/');
-		if (!slash)
-			return 0;
-		*slash = '\0';
 	}
+	auto_str char *origin = str_fmt("'%s', entry '%s'", path, best_key ? best_key : "");
+	return best ? read_auth_entry(best, origin, ret, err) : 0;
+}
+
+static void note_failure(struct credentials *ret, const struct err *why)
+{
+	str_add(&ret->failure, "%s%s", ret->failure ? "; " : "", why->text);
 }
 
 // A helper for all registries may be left over from another machine ("desktop"): then this is a file without an entry.
@@ -232,10 +285,8 @@ static int ask_store(const char *name, const char *path, const char *host, struc
 	int r = ask_helper(name, path, host, ret, &problem);
 	if (r < 0 && problem.code == E_CONFIG)
 		return err_set(err, E_CONFIG, "%s", problem.text);
-	if (r < 0) {
-		free(ret->failure);
-		ret->failure = str_dup(problem.text);
-	}
+	if (r < 0)
+		note_failure(ret, &problem);
 	return r > 0;
 }
 
@@ -246,7 +297,8 @@ static int find_in(const char *path, const json_t *json, const char *host, const
 	const json_t *store = json_object_get(json, "credsStore");
 	if (helper)
 		return ask_helper(json_string_value(helper), path, host, ret, err);
-	int r = find_in_auths(json_object_get(json, "auths"), path, host, name, ret, err);
+	const json_t *auths = json_object_get(json, "auths"); // a .dockercfg has the entries alone
+	int r = find_in_auths(auths ? auths : json, path, host, name, ret, err);
 	return r || !store ? r : ask_store(json_string_value(store), path, host, ret, err);
 }
 
@@ -256,7 +308,13 @@ int credentials_find(const char *file, const char *host, const char *name, struc
 	list_files(file, &files);
 	for (size_t i = 0; i < files.count; i++) {
 		auto_json json_t *json = NULL;
-		int r = read_auth_config(files.items[i], file, &json, err);
+		int r = read_auth_config(files.items[i], &json, err);
+		if (r < 0 && err->code == EISDIR) { // what docker makes of a file that is missing, to mount it
+			if (file)
+				return err_code(err, E_CONFIG);
+			note_failure(ret, err);
+			continue;
+		}
 		if (r == 0 && file)
 			return err_set(err, E_NOT_FOUND, "credentials: '%s' does not exist", file);
 		if (r > 0)

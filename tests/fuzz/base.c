@@ -148,12 +148,13 @@ FUZZ_TARGET(date)
 
 FUZZ_TARGET(base64)
 {
-	auto_str char *text = str_ndup(data, len), *out = NULL;
-	size_t out_len = 0;
+	auto_str char *text = str_ndup(data, len), *out = NULL, *loose = NULL;
+	size_t out_len = 0, loose_len = 0;
+	bool is_loose = base64_parse_loose(text, &loose, &loose_len);
 	if (!base64_parse(text, &out, &out_len))
 		return 0;
 	auto_str char *back = base64_text(out, out_len);
-	if (!str_eq(back, text))
+	if (!str_eq(back, text) || !is_loose || loose_len != out_len || memcmp(loose, out, out_len) != 0)
 		abort();
 	return 1;
 }

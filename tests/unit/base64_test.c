@@ -54,12 +54,43 @@ static void test_what_is_refused(void **state)
 	}
 }
 
+static void test_loose(void **state)
+{
+	(void)state;
+	static const char *const rows[][2] = {
+		// NULL = refused
+		{ "", "" },
+		{ "\n", "" },
+		{ "Zg==", "f" },
+		{ "Zg", "f" },
+		{ "Zg=", "f" },
+		{ "Zm9v", "foo" },
+		{ "Zm9v\n", "foo" },
+		{ "Zm\r\n9vYg==\n", "foob" },
+		{ " Zm9v\tYmE", "fooba" },
+		{ "Z", NULL },
+		{ "Zm9vY", NULL },
+		{ "Zg==Zg==", NULL },
+		{ "Zh", NULL },
+		{ "Zm-_", NULL },
+		{ "Zm9\xff", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *data = NULL;
+		size_t len = 7;
+		expect(base64_parse_loose(rows[i][0], &data, &len) == (rows[i][1] != NULL), rows[i][0]);
+		expect(rows[i][1] ? str_eq(data, rows[i][1]) && len == strlen(rows[i][1]) : !data && len == 7,
+		       rows[i][0]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_every_byte),
 		cmocka_unit_test(test_what_is_refused),
+		cmocka_unit_test(test_loose),
 	};
 	return cmocka_run_group_tests_name("base64", tests, NULL, NULL);
 }

@@ -3,6 +3,9 @@
 
 #include "tests/unit/test.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 static const char CONFIG[] = "{\"auths\": {"
 			     "\"plain.test\": {\"auth\": \"dTpw\"},"                // u:p
 			     "\"https://full.test/v1/\": {\"auth\": \"dTpwOnE=\"}," // u:p:q
@@ -16,7 +19,25 @@ static const char CONFIG[] = "{\"auths\": {"
 			     "\"blank.test\": {\"auth\": \"\"},"
 			     "\"bad.test\": {\"auth\": \"###\"},"
 			     "\"colon.test\": {\"auth\": \"dXA=\"}," // up
-			     "\"number.test\": {\"auth\": 7}"
+			     "\"number.test\": {\"auth\": 7},"
+			     "\"bare.test\": {\"auth\": \"dTpwcQ\"},"       // u:pq, not padded
+			     "\"ended.test\": {\"auth\": \"dTpwcQ==\\n\"}," // as `base64` writes it
+			     "\"bareended.test\": {\"auth\": \"dTpwcQ\\r\\n\"},"
+			     "\"wrapped.test\": {\"auth\": \"dT\\npw\\r\\ncQ==\"},"
+			     "\"long.test\": {\"auth\": \"dTpwc\"},"
+			     "\"inside.test\": {\"auth\": \"dTo=cHE=\"},"
+			     "\"both.test\": {\"username\": \"n\", \"password\": \"w\", \"auth\": \"dTpw\"},"
+			     "\"*.glob.test\": {\"auth\": \"ZzE6cA==\"},"                 // g1:p
+			     "\"*.*.test\": {\"auth\": \"ZzI6cA==\"},"                    // g2:p
+			     "\"https://*.glob.test/v2/team\": {\"auth\": \"ZzM6cA==\"}," // g3:p
+			     "\"own.glob.test\": {\"auth\": \"dTpw\"},"
+			     "\"void.glob.test\": {},"
+			     "\"reg-?.*.glob.test:5000\": {\"auth\": \"ZzQ6cA==\"}," // g4:p
+			     "\"[::1]:5000\": {\"auth\": \"dTpw\"},"
+			     "\"[a-z]:5000\": {\"auth\": \"dTpw\"},"
+			     "\"path.test/v1/team/\": {\"auth\": \"dDpw\"},"
+			     "\"path.test/v2/own/x\": {\"auth\": \"eDpw\"},"
+			     "\"UPPER.test\": {\"auth\": \"dTpw\"}"
 			     "}, \"credsStore\": \"none\"}";
 
 static void test_entries(void **state)
@@ -44,6 +65,34 @@ static void test_entries(void **state)
 		{ "bad.test", "a", NULL, NULL, E_CONFIG },
 		{ "colon.test", "a", NULL, NULL, E_CONFIG },
 		{ "number.test", "a", NULL, NULL, 0 },
+		{ "bare.test", "a", "u", "pq", 1 },
+		{ "ended.test", "a", "u", "pq", 1 },
+		{ "bareended.test", "a", "u", "pq", 1 },
+		{ "wrapped.test", "a", "u", "pq", 1 },
+		{ "long.test", "a", NULL, NULL, E_CONFIG },
+		{ "inside.test", "a", NULL, NULL, E_CONFIG },
+		{ "both.test", "a", "u", "p", 1 },
+		{ "a.glob.test", "a", "g1", "p", 1 },
+		{ "a.glob.test", "team/a", "g3", "p", 1 },
+		{ "a.glob.test", "teams", "g1", "p", 1 },
+		{ "own.glob.test", "a", "u", "p", 1 },
+		{ "own.glob.test", "team", "g3", "p", 1 },
+		{ "void.glob.test", "a", "g1", "p", 1 },
+		{ "glob.test", "a", NULL, NULL, 0 },
+		{ "a.b.glob.test", "a", NULL, NULL, 0 },
+		{ "a.glob.test:5000", "a", NULL, NULL, 0 },
+		{ "a.other.test", "a", "g2", "p", 1 },
+		{ "reg-1.x.glob.test:5000", "a", "g4", "p", 1 },
+		{ "reg-12.x.glob.test:5000", "a", NULL, NULL, 0 },
+		{ "reg-1.x.glob.test:5001", "a", NULL, NULL, 0 },
+		{ "[::1]:5000", "a", "u", "p", 1 },
+		{ "[::2]:5000", "a", NULL, NULL, 0 },
+		{ "a:5000", "a", NULL, NULL, 0 },
+		{ "path.test", "team/a", "t", "p", 1 },
+		{ "path.test", "a", NULL, NULL, 0 },
+		{ "path.test", "own/x", "x", "p", 1 },
+		{ "path.test", "v2/own/x", "x", "p", 1 },
+		{ "upper.test", "a", "u", "p", 1 },
 		{ "none.test", "a", NULL, NULL, 0 },
 		{ "test", "a", NULL, NULL, 0 },
 	};
@@ -58,7 +107,8 @@ static void test_entries(void **state)
 		expect(r == (rows[i].result > 1 ? -1 : rows[i].result), rows[i].host);
 		expect(r >= 0 || (err.code == rows[i].result && !strstr(err.text, "###")), err.text);
 		expect(r <= 0 || (str_eq(c.user, rows[i].user) && str_eq(c.password, rows[i].password)), rows[i].name);
-		expect(r <= 0 || (strstr(c.origin, path) && strstr(c.origin, rows[i].host)), rows[i].host);
+		expect(r <= 0 || strstr(c.origin, path), rows[i].host);
+		expect(!str_eq(rows[i].host, "a.glob.test") || strstr(c.origin, "*.glob.test"), c.origin);
 		expect(!str_eq(rows[i].host, "token.test") || str_eq(c.identity, "refresh"), rows[i].host);
 	}
 }
@@ -70,20 +120,29 @@ static void test_files(void **state)
 		const char *text;
 		int result;
 	} rows[] = {
-		{ "", E_CONFIG },        { "{", E_CONFIG }, { "secret", E_CONFIG },           { "{}", 0 },
-		{ "{\"auths\": 3}", 0 }, { "[]", 0 },       { "{\"auths\": {\"h\": 3}}", 0 },
+		{ "", E_CONFIG },
+		{ "{", E_CONFIG },
+		{ "secret", E_CONFIG },
+		{ "{}", 0 },
+		{ "{\"auths\": 3}", 0 },
+		{ "[]", 0 },
+		{ "{\"auths\": {\"h\": 3}}", 0 },
+		{ "\xef\xbb\xbf{\"auths\": {\"h\": {\"auth\": \"dTpw\"}}}", 1 },
+		{ "{\"h\": {\"auth\": \"dTpw\", \"email\": \"e\"}}", 1 },
+		{ "\xef\xbb", E_CONFIG },
 	};
 	auto_folder struct folder folder;
 	folder_make(&folder);
 	auto_str char *path = str_fmt("%s/f", folder.path);
-	struct credentials c = { 0 };
+	auto_credentials struct credentials c = { 0 };
 	struct err err = { 0 };
 	assert_int_equal(credentials_find(path, "h", "n", &c, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		folder_file(&folder, "f", rows[i].text);
-		expect(credentials_find(path, "h", "n", &c, &err) == (rows[i].result ? -1 : 0), rows[i].text);
-		expect(!rows[i].result || (err.code == rows[i].result && !strstr(err.text, "secret")), err.text);
+		expect(credentials_find(path, "h", "n", &c, &err) == (rows[i].result > 1 ? -1 : rows[i].result),
+		       rows[i].text);
+		expect(rows[i].result <= 1 || (err.code == rows[i].result && !strstr(err.text, "secret")), err.text);
 	}
 	assert_int_equal(credentials_find(folder.path, "h", "n", &c, &err), -1);
 	assert_int_equal(err.code, E_CONFIG);
@@ -109,6 +168,43 @@ static void test_default_files(void **state)
 	folder_dir(&folder, "docker");
 	folder_file(&folder, "docker/config.json", CONFIG);
 	assert_int_equal(credentials_find(NULL, "plain.test", "n", &c, &err), 1);
+}
+
+// What is no file is named, and does not keep the files behind it from being asked.
+static void test_not_a_file(void **state)
+{
+	(void)state;
+	static const char *const kinds[] = { "directory", "fifo", "socket", "loop" };
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	folder_dir(&folder, ".docker");
+	folder_dir(&folder, "containers");
+	folder_file(&folder, "containers/auth.json", CONFIG);
+	auto_str char *path = str_fmt("%s/.docker/config.json", folder.path);
+	setenv("HOME", folder.path, 1);
+	setenv("XDG_RUNTIME_DIR", folder.path, 1);
+	unsetenv("DOCKER_CONFIG");
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		auto_credentials struct credentials c = { 0 }, none = { 0 };
+		struct err err = { 0 };
+		struct sockaddr_un name = { .sun_family = AF_UNIX };
+		auto_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		snprintf(name.sun_path, sizeof(name.sun_path), "%s", path);
+		assert_int_equal(i == 0 ? mkdir(path, 0700) :
+				 i == 1 ? mkfifo(path, 0600) :
+				 i == 2 ? bind(fd, (struct sockaddr *)&name, sizeof(name)) :
+					  symlink("config.json", path),
+				 0);
+		expect(credentials_find(NULL, "plain.test", "n", &c, &err) == 1 && strstr(c.origin, "auth.json"),
+		       kinds[i]);
+		expect(credentials_find(NULL, "none.test", "n", &none, &err) == 0 && strstr(none.failure, path),
+		       kinds[i]);
+		expect(credentials_find(path, "plain.test", "n", &none, &err) == -1 && err.code == E_CONFIG &&
+			       strstr(err.text, i == 0 ? "is a directory" : "is not a file"),
+		       err.text);
+		assert_int_equal(remove(path), 0);
+	}
+	unsetenv("XDG_RUNTIME_DIR");
 }
 
 // podman's, where docker's have no entry for the registry.
@@ -226,7 +322,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_entries),       cmocka_unit_test(test_files),
 		cmocka_unit_test(test_default_files), cmocka_unit_test(test_podman_files),
-		cmocka_unit_test(test_helpers),
+		cmocka_unit_test(test_not_a_file),    cmocka_unit_test(test_helpers),
 	};
 	return cmocka_run_group_tests_name("credentials", tests, NULL, NULL);
 }

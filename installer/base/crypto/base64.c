@@ -46,3 +46,18 @@ bool base64_parse(const char *text, char **ret, size_t *ret_len)
 	*ret = TAKE(data);
 	return true;
 }
+
+bool base64_parse_loose(const char *text, char **ret, size_t *ret_len)
+{
+	auto_str char *bare = mem_alloc(strlen(text) + sizeof("==="));
+	size_t len = 0;
+	for (; *text; text++)
+		if (!strchr("\r\n\t ", *text))
+			bare[len++] = *text;
+	while (len > 0 && bare[len - 1] == '=')
+		len--;
+	while (len % 4)
+		bare[len++] = '=';
+	bare[len] = '\0';
+	return base64_parse(bare, ret, ret_len);
+}

@@ -38,7 +38,7 @@ static void add_pem(struct http_tls *tls, const char *text, size_t len)
 	BIO_free(in);
 }
 
-// Skips anything but a regular file. 1 = it is a directory.
+// Skips anything but a regular file (a directory, a socket, a link to itself). 1 = it is a directory.
 static int add_ca_file(struct http_tls *tls, const char *path, struct err *err)
 {
 	enum { FILE_MAX = 16 << 20 };
@@ -47,7 +47,7 @@ static int add_ca_file(struct http_tls *tls, const char *path, struct err *err)
 	struct stat st;
 	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
 	if (fd < 0)
-		return err->code == ELOOP || err->code == ENXIO ? 0 : -1; // ENXIO: a socket
+		return err->code == ENXIO || err->code == ELOOP ? 0 : -1;
 	if (fstat(fd, &st) < 0)
 		return file_fail("look at", path, err);
 	if (!S_ISREG(st.st_mode))

@@ -113,7 +113,7 @@ static int read_pem(const struct file *f, const json_t *object, const char *key,
 	auto_str char *data_key = str_fmt("%s-data", key), *pem = NULL;
 	const char *data = kubeconfig_text(object, data_key, &is_bad), *path = kubeconfig_text(object, key, &is_bad);
 	size_t len = 0;
-	if (is_bad || (data && !base64_parse(data, &pem, &len)))
+	if (is_bad || (data && !base64_parse_loose(data, &pem, &len)))
 		return refuse_config(f, data_key, "is not valid base64", err);
 	if (!data && path) {
 		auto_str char *full = path_beside_config(f, path);
