@@ -20,7 +20,8 @@ static void test_files(void **state)
 		{ NULL,
 		  "clusters:\n- name: c\n  cluster: {server: 'https://h:6443/', certificate-authority-data: " PEM64
 		  "}\n"
-		  "users:\n- name: u\n  user:\n    client-certificate: crt.pem\n    client-key-data: \"" PEM64 "\\n\"\n",
+		  "users:\n- name: u\n  user:\n    client-certificate: crt.pem\n    client-key-data: \"" PEM64
+		  "\\n\"\n",
 		  NULL },
 		{ NULL,
 		  "clusters: [{name: c, cluster: {server: https://h:6443, certificate-authority: ca.pem}}]\n"
