@@ -5,7 +5,9 @@
 #include "tests/unit/test.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -51,44 +53,68 @@ static void what_it_listens_on(void **state)
 	}
 }
 
+static atomic_bool is_due;        // what was to be answered later
+static struct http_server *hasty; // is to ask again while it is being answered
+
 static void page(void *ctx, const struct http_server_request *request, struct http_server_answer *ret)
 {
 	unsigned *asked = ctx;
 	const char *path = request->path;
 	++*asked;
+	ret->is_later = str_eq(path, "/later") && !is_due;
+	if (ret->is_later && hasty) {
+		is_due = true;
+		http_server_again(hasty);
+	}
+	if (ret->is_later)
+		return;
 	ret->status = str_eq(path, "/gone") ? 503 : 200;
 	ret->type = str_eq(path, "/typed") ? "text/x-test" : NULL;
-	ret->text = str_eq(path, "/empty") ? NULL : str_fmt("at %s\n", path);
+	ret->text = str_eq(path, "/empty")  ? NULL :
+		    str_eq(path, "/whence") ? str_dup(request->address) :
+					      str_fmt("at %s\n", path);
 }
 
-static struct http_server *server_open(unsigned *asked)
+enum { LONG_MS = 600000 }; // nothing ends by time
+
+static struct http_server *server_open_patient(unsigned *asked, unsigned head_ms)
 {
 	struct http_server *s;
 	struct err err = { 0 };
-	const struct http_server_options o = { .listen = "0", .answer = page, .ctx = asked };
+	const struct http_server_options o = { .listen = "0", .answer = page, .ctx = asked, .head_ms = head_ms };
 	expect(http_server_open(&o, &s, &err) == 0 && http_server_start(s, &err) == 0, err.text);
 	return s;
 }
 
-static int client_open(const struct http_server *s)
+static struct http_server *server_open(unsigned *asked)
 {
+	return server_open_patient(asked, LONG_MS);
+}
+
+static int client_open_from(const struct http_server *s, unsigned address)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK + address) } };
 	auto_str char *url = http_server_url(s);
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	to.sin_port = htons((uint16_t)atoi(strrchr(url, ':') + 1));
 	assert_memory_equal(url, "http://127.0.0.1:", 17);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
 	return fd;
 }
 
-// The reply to these bytes, as far as it comes before the server closes or has nothing left to do.
-static char *ask(struct http_server *s, const char *request)
+static int client_open(const struct http_server *s)
+{
+	return client_open_from(s, 0);
+}
+
+// What comes before the server closes.
+static char *rest_of(int fd)
 {
 	enum { WAIT_MS = 60000 };
-	auto_fd int fd = client_open(s);
 	char buffer[8192];
 	size_t have = 0;
-	assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 	while (poll(&wait, 1, WAIT_MS) > 0) {
 		ssize_t n = recv(fd, buffer + have, sizeof(buffer) - have - 1, MSG_DONTWAIT);
@@ -97,6 +123,14 @@ static char *ask(struct http_server *s, const char *request)
 		have += (size_t)n;
 	}
 	return str_ndup(buffer, have);
+}
+
+// The reply to these bytes, as far as it comes before the server closes or has nothing left to do.
+static char *ask(struct http_server *s, const char *request)
+{
+	auto_fd int fd = client_open(s);
+	assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+	return rest_of(fd);
 }
 
 static void what_it_answers(void **state)
@@ -115,6 +149,9 @@ static void what_it_answers(void **state)
 		{ "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab", "HTTP/1.1 405 ",
 		  "Allow: GET, HEAD\r\n" },
 		{ "PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", "HTTP/1.1 405 ", "GET and HEAD" },
+		{ "GET /whence HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 ", "\r\n\r\n127.0.0.1" },
+		{ "GET /x HTTP/1.1\r\nHost: a\r\n\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 ",
+		  "\r\nConnection: close\r\n" }, // one request a connection
 		{ "GET /x HTTP/9\r\n\r\n", "HTTP/1", "" },
 	};
 	unsigned asked = 0;
@@ -125,24 +162,109 @@ static void what_it_answers(void **state)
 		expect(str_starts(reply, rows[i].begins) && end, rows[i].request);
 		expect(rows[i].has ? strstr(reply, rows[i].has) != NULL : !end[4], rows[i].request);
 	}
-	assert_int_equal(asked, 7); // GET and HEAD
+	assert_int_equal(asked, 9); // GET and HEAD
 }
 
-// More than it serves at a time, none of which says a word: those that ask wait, and are answered when one goes.
-static void silent_clients(void **state)
+static bool is_open(int fd)
+{
+	char byte;
+	return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+// More than it serves at a time, of one address or of several, which begin a request and go on with it now and then:
+// whoever asks is answered, and the youngest of them stay.
+static void slow_clients(void **state)
 {
 	(void)state;
-	enum { SILENT = 200 };
-	unsigned asked = 0;
-	int fds[SILENT];
-	auto_http_server struct http_server *s = server_open(&asked);
-	for (size_t i = 0; i < SILENT; i++)
-		fds[i] = client_open(s);
+	enum { SLOW = 200 };
+	static const char ASKS[] = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+	static const unsigned rows[] = { 1, 10, SLOW }; // addresses
+	for (size_t row = 0; row < ARRAY_SIZE(rows); row++) {
+		unsigned asked = 0, open = 0;
+		int fds[SLOW];
+		auto_http_server struct http_server *s = server_open(&asked);
+		for (unsigned i = 0; i < SLOW; i++) {
+			fds[i] = client_open_from(s, i % rows[row]);
+			assert_int_equal(send(fds[i], ASKS, 10, MSG_NOSIGNAL), 10);
+		}
+		auto_str char *reply = ask(s, ASKS);
+		assert_non_null(strstr(reply, "at /x\n"));
+		assert_true(is_open(fds[SLOW - 1]));
+		assert_int_equal(asked, 1);
+		assert_int_equal(send(fds[SLOW - 1], ASKS + 10, sizeof(ASKS) - 11, MSG_NOSIGNAL), sizeof(ASKS) - 11);
+		auto_str char *last = rest_of(fds[SLOW - 1]);
+		assert_non_null(strstr(last, "at /x\n"));
+		for (unsigned i = 0; i < SLOW - 1; i++)
+			open += is_open(fds[i]);
+		expect(row == 0 ? open <= 8 : open >= 8 && open <= 64, "connections that stay");
+		for (unsigned i = 0; i < SLOW; i++)
+			close(fds[i]);
+	}
+}
+
+// A byte now and then does not keep a connection for ever.
+static void a_head_that_is_never_whole(void **state)
+{
+	(void)state;
+	enum { TRIES = 3000 };
+	unsigned asked = 0, i = 0;
+	auto_http_server struct http_server *s = server_open_patient(&asked, 1);
+	auto_fd int fd = client_open(s);
+	for (; i < TRIES && send(fd, "G", 1, MSG_NOSIGNAL) == 1 && is_open(fd); i++) {
+		http_server_tidy(s);
+		usleep(10000);
+	}
+	assert_true(i < TRIES);
 	assert_int_equal(asked, 0);
-	for (size_t i = 0; i < SILENT; i++)
+}
+
+// Who waits for an answer keeps nobody else waiting, has it once there is one, and does not outlive the server.
+static void answered_later(void **state)
+{
+	(void)state;
+	static const char LATER[] = "GET /later HTTP/1.1\r\nHost: a\r\n\r\n", ASKS[] = "GET /x HTTP/1.0\r\n\r\n";
+	unsigned asked = 0;
+	struct err err = { 0 };
+	int fds[20];
+	auto_http_server struct http_server *s = server_open(&asked);
+	is_due = false;
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = client_open_from(s, 1 + i / 4);
+		assert_int_equal(send(fds[i], LATER, sizeof(LATER) - 1, MSG_NOSIGNAL), sizeof(LATER) - 1);
+	}
+	auto_str char *other = ask(s, ASKS);
+	assert_non_null(strstr(other, "at /x\n"));
+	http_server_again(s); // nothing new
+	auto_str char *another = ask(s, ASKS);
+	assert_non_null(strstr(another, "at /x\n"));
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		assert_true(is_open(fds[i]));
+	is_due = true;
+	http_server_again(s);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		auto_str char *reply = rest_of(fds[i]);
+		expect(strstr(reply, "at /later\n"), reply);
 		close(fds[i]);
-	auto_str char *reply = ask(s, "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-	assert_non_null(strstr(reply, "at /x\n"));
+	}
+	is_due = false;
+	hasty = s;
+	auto_str char *meanwhile = ask(s, LATER);
+	expect(strstr(meanwhile, "at /later\n"), meanwhile);
+	hasty = NULL;
+	is_due = false;
+	// Of one address, so that the older ones end while they wait; and the server ends before the others do.
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = client_open(s);
+		assert_int_equal(send(fds[i], LATER, sizeof(LATER) - 1, MSG_NOSIGNAL), sizeof(LATER) - 1);
+	}
+	auto_str char *first = rest_of(fds[0]);
+	assert_null(strstr(first, "at /later"));
+	expect(http_server_renew(s, NULL, NULL, &err) == 0, err.text);
+	auto_str char *renewed = ask(s, ASKS);
+	assert_non_null(strstr(renewed, "at /x\n"));
+	http_server_close(TAKE(s));
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
 }
 
 static void a_port_in_use(void **state)
@@ -202,7 +324,7 @@ static void renewed(void **state)
 	}
 	assert_true(descriptors() <= had);
 	expect(http_server_renew(s, NULL, NULL, &err) == 0, err.text);
-	http_server_drop_former(s); // its time is not over
+	http_server_tidy(s); // its time is not over
 	after = ask(s, ASKS);
 	assert_int_equal(send(early, ASKS + 10, sizeof(ASKS) - 11, MSG_NOSIGNAL), sizeof(ASKS) - 11);
 	assert_true(recv(early, buffer, sizeof(buffer) - 1, 0) > 0);
@@ -216,7 +338,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_it_listens_on),
 		cmocka_unit_test(what_it_answers),
-		cmocka_unit_test(silent_clients),
+		cmocka_unit_test(slow_clients),
+		cmocka_unit_test(a_head_that_is_never_whole),
+		cmocka_unit_test(answered_later),
 		cmocka_unit_test(a_port_in_use),
 		cmocka_unit_test(a_certificate_that_is_none),
 		cmocka_unit_test(renewed),

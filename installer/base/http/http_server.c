@@ -17,12 +17,15 @@
 	X(add_response_header)         \
 	X(create_response_from_buffer) \
 	X(destroy_response)            \
+	X(get_connection_info)         \
 	X(is_feature_supported)        \
 	X(lookup_connection_value)     \
 	X(queue_response)              \
 	X(quiesce_daemon)              \
+	X(resume_connection)           \
 	X(start_daemon)                \
-	X(stop_daemon)
+	X(stop_daemon)                 \
+	X(suspend_connection)
 
 static struct server_lib { // mhd.stop_daemon is MHD_stop_daemon, and so on
 #define X(name) __typeof__(MHD_##name) *(name);
@@ -31,13 +34,32 @@ static struct server_lib { // mhd.stop_daemon is MHD_stop_daemon, and so on
 } mhd;
 static void *mhd_file; // dlsym() finds in it what its own libraries have, too
 
+// Room for a Prometheus server or two, a kubelet and curious people. Long before there is none the oldest connection
+// ends: whoever asks has its answer within moments, and only who asks nothing grows old.
+enum { CONNECTIONS = 64, CROWD = 48, OF_ONE_ADDRESS = 8, HEAD_MS = 15000, WHOLE = 4 /* times as long for all of it */ };
+
+struct client {              // a connection
+	struct client *next; // a younger one
+	struct MHD_Connection *connection;
+	struct MHD_Daemon *daemon;
+	int fd;
+	char address[INET6_ADDRSTRLEN];
+	long since_ms;
+	bool has_asked; // the head of its request is whole
+	bool is_later;  // suspended
+	bool is_over;   // it gets no answer any more
+};
+
 struct http_server {
 	struct http_server_options o;
 	struct MHD_Daemon *daemon;
 	struct MHD_Daemon *former; // accepts nobody any more, and ends at this time
 	long former_until_ms;
 	pthread_mutex_t answering; // while there are two, so are their threads
-	int socket;                // each daemon has a duplicate of it
+	pthread_mutex_t listing;   // of what follows
+	struct client *clients;
+	unsigned calls; // of http_server_again()
+	int socket;     // each daemon has a duplicate of it
 	char *url;
 };
 
@@ -136,6 +158,83 @@ static unsigned bound_port(int fd)
 						 ((const struct sockaddr_in6 *)&name)->sin6_port);
 }
 
+// libmicrohttpd sees the end, tells (on_connection) and closes, in its thread. One that is suspended sees nothing.
+static void end_client(struct client *c)
+{
+	c->is_over = true;
+	shutdown(c->fd, SHUT_RDWR);
+	if (c->is_later)
+		mhd.resume_connection(c->connection);
+	c->is_later = false;
+}
+
+// The oldest of this address, or of all. NULL = there are fewer.
+static struct client *find_surplus(const struct http_server *s, const char *address, size_t most)
+{
+	struct client *oldest = NULL;
+	size_t count = 0;
+	for (struct client *c = s->clients; c; c = c->next) {
+		if (c->is_over || (address && !str_eq(c->address, address)))
+			continue;
+		oldest = oldest ? oldest : c;
+		count++;
+	}
+	return count > most ? oldest : NULL;
+}
+
+static void add_client(struct http_server *s, struct client *c)
+{
+	struct client **last = &s->clients;
+	while (*last)
+		last = &(*last)->next;
+	*last = c;
+	struct client *surplus = find_surplus(s, c->address, OF_ONE_ADDRESS);
+	if (!surplus)
+		surplus = find_surplus(s, NULL, CROWD);
+	if (surplus)
+		end_client(surplus);
+}
+
+static void remove_client(struct http_server *s, struct client *c)
+{
+	struct client **at = &s->clients;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	free(c);
+}
+
+static void print_address(const struct sockaddr *name, char ret[INET6_ADDRSTRLEN])
+{
+	const void *address = name->sa_family == AF_INET ?
+				      (const void *)&((const struct sockaddr_in *)name)->sin_addr :
+				      (const void *)&((const struct sockaddr_in6 *)name)->sin6_addr;
+	inet_ntop(name->sa_family, address, ret, INET6_ADDRSTRLEN);
+}
+
+static void on_connection(void *ctx, struct MHD_Connection *connection, void **own,
+			  enum MHD_ConnectionNotificationCode what)
+{
+	struct http_server *s = ctx;
+	pthread_mutex_lock(&s->listing);
+	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+		struct client *c = mem_alloc(sizeof(*c));
+		*c = (struct client){
+			.connection = connection,
+			.daemon = mhd.get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON)->daemon,
+			.fd = mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+			.since_ms = clock_ms()
+		};
+		print_address(mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr,
+			      c->address);
+		add_client(s, c);
+		*own = c;
+	} else {
+		remove_client(s, *own);
+	}
+	pthread_mutex_unlock(&s->listing);
+}
+
 static enum MHD_Result reply(struct MHD_Connection *connection, struct http_server_answer *a)
 {
 	struct MHD_Response *response =
@@ -147,6 +246,7 @@ static enum MHD_Result reply(struct MHD_Connection *connection, struct http_serv
 	mhd.add_response_header(response, "Content-Type", a->type ? a->type : "text/plain; charset=utf-8");
 	mhd.add_response_header(response, "Cache-Control", "no-store");
 	mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
+	mhd.add_response_header(response, "Connection", "close");
 	if (a->csp)
 		mhd.add_response_header(response, "Content-Security-Policy", a->csp);
 	if (a->status == MHD_HTTP_UNAUTHORIZED)
@@ -158,6 +258,42 @@ static enum MHD_Result reply(struct MHD_Connection *connection, struct http_serv
 	return r;
 }
 
+static void ask_answer(struct http_server *s, const struct http_server_request *request, struct http_server_answer *ret)
+{
+	pthread_mutex_lock(&s->answering);
+	s->o.answer(s->o.ctx, request, ret);
+	pthread_mutex_unlock(&s->answering);
+}
+
+// 1 = there is an answer, 0 = the connection is suspended, and handle() called again once it is resumed.
+static int answer_or_suspend(struct http_server *s, struct client *c, const struct http_server_request *request,
+			     struct http_server_answer *ret)
+{
+	for (;;) {
+		*ret = (struct http_server_answer){ 0 };
+		pthread_mutex_lock(&s->listing);
+		unsigned calls = s->calls;
+		bool is_over = c->is_over;
+		c->has_asked = true;
+		pthread_mutex_unlock(&s->listing);
+		if (is_over) {
+			ret->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+			return 1;
+		}
+		ask_answer(s, request, ret);
+		if (!ret->is_later)
+			return 1;
+		pthread_mutex_lock(&s->listing);
+		c->is_later = !c->is_over && calls == s->calls; // else what it waits for may have come meanwhile
+		bool is_later = c->is_later;
+		if (is_later)
+			mhd.suspend_connection(c->connection);
+		pthread_mutex_unlock(&s->listing);
+		if (is_later)
+			return 0;
+	}
+}
+
 // Called first with the head of the request, when a body is not read yet, and at once answered.
 static enum MHD_Result handle(void *ctx, struct MHD_Connection *connection, const char *path, const char *method,
 			      const char *version, const char *data, size_t *size, void **ret_request)
@@ -165,37 +301,43 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *connection, cons
 	struct http_server *s = ctx;
 	static const char BEARER[] = "Bearer ";
 	struct http_server_answer a = { .status = MHD_HTTP_METHOD_NOT_ALLOWED };
+	struct client *c = mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 	const char *authorization = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
 	bool is_bearer = authorization && strncasecmp(authorization, BEARER, sizeof(BEARER) - 1) == 0;
 	const struct http_server_request request = { .path = path,
-						     .token = is_bearer ? authorization + sizeof(BEARER) - 1 : NULL };
+						     .token = is_bearer ? authorization + sizeof(BEARER) - 1 : NULL,
+						     .address = c->address };
 	(void)version, (void)data, (void)size, (void)ret_request;
-	if (str_eq(method, MHD_HTTP_METHOD_GET) || str_eq(method, MHD_HTTP_METHOD_HEAD)) {
-		pthread_mutex_lock(&s->answering);
-		s->o.answer(s->o.ctx, &request, &a);
-		pthread_mutex_unlock(&s->answering);
-	}
+	bool is_reading = str_eq(method, MHD_HTTP_METHOD_GET) || str_eq(method, MHD_HTTP_METHOD_HEAD);
+	if (is_reading && answer_or_suspend(s, c, &request, &a) == 0)
+		return MHD_YES;
 	if (!a.text)
 		a.text = str_dup(a.status == MHD_HTTP_METHOD_NOT_ALLOWED ? "GET and HEAD only\n" : "");
 	return reply(connection, &a);
 }
 
-// Room for a Prometheus server or two, a kubelet and curious people; the rest waits in the kernel.
+static unsigned head_ms(const struct http_server *s)
+{
+	return s->o.head_ms ? s->o.head_ms : HEAD_MS;
+}
+
 static int start_daemon(struct http_server *s, const char *certificate, const char *key, struct MHD_Daemon **ret,
 			struct err *err)
 {
-	enum { CONNECTIONS = 64, IDLE_S = 15, BUFFER = 16384, OPTIONS_MOST = 8 };
+	enum { BUFFER = 16384, OPTIONS_MOST = 8 };
 	int fd = fcntl(s->socket, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return err_set(err, errno, "serve %s", s->url);
 	struct MHD_OptionItem options[OPTIONS_MOST] = {
 		{ MHD_OPTION_LISTEN_SOCKET, fd, NULL },
 		{ MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, NULL },
-		{ MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, NULL },
+		{ MHD_OPTION_CONNECTION_TIMEOUT, (head_ms(s) + 999) / 1000, NULL }, // without a byte
 		{ MHD_OPTION_CONNECTION_MEMORY_LIMIT, BUFFER, NULL },
+		{ MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s },
 	};
-	size_t count = 4;
-	unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC; // to be told to quiesce
+	size_t count = 5;
+	unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC | // to be told to quiesce
+			 MHD_ALLOW_SUSPEND_RESUME;
 	if (certificate) {
 		flags |= MHD_USE_TLS;
 		options[count++] =
@@ -222,10 +364,22 @@ int http_server_start(struct http_server *s, struct err *err)
 	return start_daemon(s, s->o.certificate, s->o.key, &s->daemon, err);
 }
 
+// What is suspended must not be so when its daemon stops.
+static void stop_daemon(struct http_server *s, struct MHD_Daemon *daemon)
+{
+	if (!daemon)
+		return;
+	pthread_mutex_lock(&s->listing);
+	for (struct client *c = s->clients; c; c = c->next)
+		if (c->daemon == daemon)
+			end_client(c);
+	pthread_mutex_unlock(&s->listing);
+	mhd.stop_daemon(daemon);
+}
+
 static void stop_former(struct http_server *s)
 {
-	if (s->former)
-		mhd.stop_daemon(s->former);
+	stop_daemon(s, s->former);
 	s->former = NULL;
 }
 
@@ -243,10 +397,28 @@ int http_server_renew(struct http_server *s, const char *certificate, const char
 	return 0;
 }
 
-void http_server_drop_former(struct http_server *s)
+void http_server_tidy(struct http_server *s)
 {
-	if (clock_ms() >= s->former_until_ms)
+	long now = clock_ms(), head = head_ms(s);
+	pthread_mutex_lock(&s->listing);
+	for (struct client *c = s->clients; c; c = c->next)
+		if (!c->is_over && now - c->since_ms >= (c->has_asked ? WHOLE * head : head))
+			end_client(c);
+	pthread_mutex_unlock(&s->listing);
+	if (now >= s->former_until_ms)
 		stop_former(s);
+}
+
+void http_server_again(struct http_server *s)
+{
+	pthread_mutex_lock(&s->listing);
+	s->calls++;
+	for (struct client *c = s->clients; c; c = c->next) {
+		if (c->is_later)
+			mhd.resume_connection(c->connection);
+		c->is_later = false;
+	}
+	pthread_mutex_unlock(&s->listing);
 }
 
 int http_server_open(const struct http_server_options *options, struct http_server **ret, struct err *err)
@@ -264,6 +436,7 @@ int http_server_open(const struct http_server_options *options, struct http_serv
 	auto_http_server struct http_server *s = mem_alloc(sizeof(*s));
 	s->o = *options;
 	pthread_mutex_init(&s->answering, NULL);
+	pthread_mutex_init(&s->listing, NULL);
 	s->url = str_fmt("http%s://%s%s%s:%u", options->certificate ? "s" : "",
 			 address && strchr(address, ':') ? "[" : "", address ? address : "*",
 			 address && strchr(address, ':') ? "]" : "", bound_port(fd));
@@ -282,10 +455,10 @@ void http_server_close(struct http_server *s)
 	if (!s)
 		return;
 	stop_former(s);
-	if (s->daemon)
-		mhd.stop_daemon(s->daemon);
+	stop_daemon(s, s->daemon);
 	close_fdp(&s->socket);
 	pthread_mutex_destroy(&s->answering);
+	pthread_mutex_destroy(&s->listing);
 	free(s->url);
 	free(s);
 }

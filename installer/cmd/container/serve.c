@@ -2,11 +2,8 @@
 #include "cmd/container/serve.h"
 
 #include "base/core/date.h"
-#include "base/file/digest.h"
-#include "base/http/http_server.h"
 #include "base/process/capabilities.h"
-#include "cluster/kube/access.h"
-#include "cluster/node_state/annotations.h"
+#include "cmd/container/login.h"
 #include "status/liveness.h"
 #include "status/probe.h"
 
@@ -42,7 +39,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-enum { LOGINS = 32, LOGIN_MS = 60000, REVIEW_MS = 50, REVIEW_DEADLINE_MS = 5000 };
+enum { REVIEW_DEADLINE_MS = 5000 };
 
 struct serve { // for the callback, which runs in one thread
 	struct machine machine;
@@ -51,14 +48,7 @@ struct serve { // for the callback, which runs in one thread
 	const char *dir; // in metrics
 	struct probe probe;
 	bool has_page;
-	struct kube *kube; // for the login; NULL = without one
-	struct login {     // that was reviewed not long ago
-		char token[DIGEST_HEX + 1], user[OBJECT_TEXT];
-		bool is_allowed;
-		long until_ms;
-	} logins[LOGINS];
-	unsigned next_login;
-	long review_ms; // of the last review
+	struct login *login; // NULL = without one
 };
 #define SERVE_NONE       \
 	((struct serve){ \
@@ -66,7 +56,7 @@ struct serve { // for the callback, which runs in one thread
 
 static void serve_done(struct serve *s)
 {
-	kube_free(s->kube);
+	login_close(s->login);
 	root_done(&s->pulse_dir);
 	root_done(&s->dev_root);
 	machine_done(&s->machine);
@@ -84,7 +74,8 @@ static int open_login(const struct values *v, struct serve *s, struct err *err)
 			"--page-login needs the Kubernetes API: this is no pod with a service account, "
 			"and there is no --kubeconfig FILE");
 	config.deadline_ms = REVIEW_DEADLINE_MS;
-	return found > 0 ? kube_open(&config, &s->kube, err) : -1;
+	struct kube *kube = NULL;
+	return found > 0 && kube_open(&config, &kube, err) == 0 ? login_open(kube, &s->login, err) : -1;
 }
 
 static int serve_open(const struct values *v, struct serve *s, struct err *err)
@@ -129,9 +120,10 @@ static int read_metrics(const struct serve *s, char **ret, struct err *err)
 	return 0;
 }
 
-static int answer_metrics(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
+static int answer_metrics(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
+			  struct err *err)
 {
-	(void)token;
+	(void)request;
 	ret->type = "text/plain; version=0.0.4; charset=utf-8";
 	return read_metrics(s, &ret->text, err) < 0 ? -1 : 1;
 }
@@ -144,26 +136,29 @@ static int answer_probe(int is_yes, char *why, struct http_server_answer *ret)
 	return is_yes;
 }
 
-static int answer_health(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
+static int answer_health(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
+			 struct err *err)
 {
 	char *why = NULL;
-	(void)token;
+	(void)request;
 	int is_yes = probe_liveness(&s->probe, &why, err);
 	return answer_probe(is_yes, why, ret);
 }
 
 // A coordinator that stands by is ready to lead.
-static int answer_readiness(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
+static int answer_readiness(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
+			    struct err *err)
 {
 	char *why = NULL;
-	(void)token;
+	(void)request;
 	int is_yes = s->probe.pulse_dir ? probe_liveness(&s->probe, &why, err) : probe_readiness(&s->probe, &why, err);
 	return answer_probe(is_yes, why, ret);
 }
 
-static int answer_index(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
+static int answer_index(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
+			struct err *err)
 {
-	(void)s, (void)token, (void)err;
+	(void)s, (void)request, (void)err;
 	ret->text = str_dup("kmodsmith " KMODSMITH_VERSION "\n\n/metrics  for Prometheus\n/healthz  is it alive\n"
 			    "/readyz   does the driver work\n");
 	return 1;
@@ -178,65 +173,11 @@ PAGE_TEXT("page_html", "index.html");
 PAGE_TEXT("page_css", "page.css");
 PAGE_TEXT("page_js", "page.js");
 
-static struct login *find_login(struct serve *s, const char *token_hex)
-{
-	for (struct login *l = s->logins; l < s->logins + LOGINS; l++)
-		if (str_eq(l->token, token_hex) && clock_ms() < l->until_ms)
-			return l;
-	return NULL;
-}
-
-// Of a token that was not seen lately. 0 = there was a review a moment ago: whoever guesses tokens does not keep the
-// API server busy.
-static int review_login(struct serve *s, const char *token, const char *token_hex, struct login **ret, struct err *err)
-{
-	static const struct access_want look = { "list", "", "nodes" };
-	auto_str char *user = NULL;
-	if (clock_ms() < s->review_ms + REVIEW_MS)
-		return 0;
-	int may = access_review(s->kube, token, &look, &user, err);
-	s->review_ms = clock_ms();
-	if (may < 0)
-		return -1;
-	*ret = &s->logins[s->next_login++ % LOGINS];
-	**ret = (struct login){ .is_allowed = may > 0, .until_ms = s->review_ms + LOGIN_MS };
-	snprintf((*ret)->token, sizeof((*ret)->token), "%s", token_hex);
-	snprintf((*ret)->user, sizeof((*ret)->user), "%s", user ? user : "");
-	return 1;
-}
-
-// 1 = they may look, 0 = not, and *ret says so.
-static int check_login(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
-{
-	enum { UNAUTHORIZED = 401, FORBIDDEN = 403, UNAVAILABLE = 503 };
-	char hex[DIGEST_HEX + 1];
-	int r = 1;
-	if (!s->kube)
-		return 1;
-	digest_data(token ? token : "", token ? strlen(token) : 0, hex);
-	struct login *login = token ? find_login(s, hex) : NULL;
-	if (token && !login)
-		r = review_login(s, token, hex, &login, err);
-	if (r < 0)
-		ret->status = UNAVAILABLE;
-	if (r < 0 || (login && login->is_allowed))
-		return r;
-	if (r == 0) {
-		ret->text = str_dup("too many requests; try again in a moment\n");
-		return 0;
-	}
-	bool is_known = login && *login->user;
-	ret->status = is_known ? FORBIDDEN : UNAUTHORIZED;
-	ret->text = is_known ? str_fmt("%s may not list nodes\n", login->user) :
-			       str_dup(token ? "this token is not valid, or no longer\n" :
-					       "a bearer token is required, of a user who may list nodes\n");
-	return 0;
-}
-
-static int answer_rollout(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
+static int answer_rollout(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
+			  struct err *err)
 {
 	enum { SIZE_MOST = 16 << 20 };
-	int may = check_login(s, token, ret, err);
+	int may = s->login ? login_check(s->login, request, ret, err) : 1;
 	if (may <= 0)
 		return may;
 	int r = root_read_most(&s->pulse_dir, PAGE_FILE, SIZE_MOST, &ret->text, NULL, err);
@@ -250,7 +191,8 @@ static int answer_rollout(struct serve *s, const char *token, struct http_server
 static const struct page {
 	const char *path;
 	// 0 = no: 503, negative = 500, unless it has set another status
-	int (*answer)(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err);
+	int (*answer)(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
+		      struct err *err);
 	const char *type, *text; // of one that is always the same: it has no answer
 } pages[] = {
 	{ "/", answer_index, NULL, NULL },
@@ -291,7 +233,9 @@ static void answer(void *ctx, const struct http_server_request *request, struct 
 		return;
 	}
 	ret->status = 0;
-	int r = page->answer(s, request->token, ret, &err);
+	int r = page->answer(s, request, ret, &err);
+	if (ret->is_later)
+		return;
 	if (!ret->status)
 		ret->status = r > 0 ? OK : r == 0 ? UNAVAILABLE : ERROR;
 	if (r < 0)
@@ -376,17 +320,28 @@ static int look_for_renewal(struct tls_files *t, struct http_server *server)
 	return 0;
 }
 
-static void wait_for_end(int signals, int parent, struct tls_files *tls, struct http_server *server)
+static void wait_for_end(int signals, int parent, struct login *login, struct tls_files *tls,
+			 struct http_server *server)
 {
 	enum { LOOK_MS = 5000, SOON_MS = 500 };
-	struct pollfd fds[] = { { .fd = signals, .events = POLLIN }, { .fd = parent, .events = POLLIN } };
+	struct pollfd fds[] = { { .fd = signals, .events = POLLIN },
+				{ .fd = parent, .events = POLLIN },
+				{ .fd = login ? login_fd(login) : -1, .events = POLLIN } };
 	struct signalfd_siginfo info;
-	int wait_ms = tls->certificate ? LOOK_MS : -1;
+	long look_ms = clock_ms() + LOOK_MS;
+	int review_ms = -1;
 	do {
-		if (poll(fds, ARRAY_SIZE(fds), wait_ms) == 0) {
-			http_server_drop_former(server);
-			wait_ms = look_for_renewal(tls, server) ? SOON_MS : LOOK_MS;
-		}
+		long now = clock_ms(), left = look_ms > now ? look_ms - now : 0;
+		bool is_news = false;
+		poll(fds, ARRAY_SIZE(fds), review_ms >= 0 && review_ms < left ? review_ms : (int)left);
+		if (login)
+			review_ms = login_review(login, &is_news);
+		if (is_news)
+			http_server_again(server);
+		if (clock_ms() < look_ms)
+			continue;
+		http_server_tidy(server);
+		look_ms = clock_ms() + (tls->certificate && look_for_renewal(tls, server) ? SOON_MS : LOOK_MS);
 	} while (!fds[1].revents && !(read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info) &&
 				      info.ssi_signo != SIGPIPE && info.ssi_signo != SIGCHLD));
 }
@@ -425,7 +380,7 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	auto_str char *url = http_server_url(server);
 	log_info("serving %s/metrics, /healthz and /readyz", url);
-	wait_for_end(signals, parent, &tls, server);
+	wait_for_end(signals, parent, s.login, &tls, server);
 	return 0;
 }
 
