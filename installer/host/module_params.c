@@ -21,6 +21,7 @@ void module_params_done(struct module_params *p)
 	free(p->items);
 	strv_done(&p->blacklist);
 	strv_done(&p->skipped);
+	strv_done(&p->forbidden);
 	*p = (struct module_params){ 0 };
 }
 
@@ -74,7 +75,24 @@ static int read_modprobe(struct module_params *p, const struct root *host, const
 	}
 	p->skipped = m.skipped;
 	m.skipped = (struct strv){ 0 };
+	p->forbidden = m.forbidden;
+	m.forbidden = (struct strv){ 0 };
 	return 0;
+}
+
+int module_params_check_allowed(const struct module_params *p, const struct strv *modules, struct err *err)
+{
+	auto_strv struct strv refused = { 0 };
+	for (size_t i = 0; i < modules->count; i++) {
+		auto_str char *name = module_kernel_name(modules->items[i]);
+		if (strv_has(&p->forbidden, name))
+			strv_add(&refused, TAKE(name));
+	}
+	if (!refused.count)
+		return 0;
+	auto_str char *names = strv_join(&refused, ", ");
+	err_set(err, E_LOAD, "the kernel command line forbids %s: module_blacklist= of /proc/cmdline", names);
+	return host_modules_next(err);
 }
 
 static int read_drivers(struct module_params *p, const struct root *self, struct err *err)

@@ -22,7 +22,8 @@ struct module_param {
 struct module_params {
 	struct module_param *items; // in the order of their first appearance
 	size_t count;
-	struct strv blacklist; // canonical names that modprobe.d or the command line blacklist
+	struct strv blacklist; // canonical names of what the host does not load by itself
+	struct strv forbidden; // what the running kernel refuses, whoever loads it
 	struct strv skipped;   // what is no file in the places where files are read, a sentence each
 };
 
@@ -38,6 +39,9 @@ int module_params_add_option(struct module_params *p, const char *text, struct e
 //                                               the kernel. NVIDIA's driver containers do the same
 int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
 		       const struct strv *options, const struct gpus *gpus, struct module_params *ret, struct err *err);
+
+// E_LOAD: the kernel will refuse one of the modules, by its own module_blacklist=.
+int module_params_check_allowed(const struct module_params *p, const struct strv *modules, struct err *err);
 
 // A load argument without those defaults that the module does not have (no parmtype in .modinfo). Caller frees.
 char *module_params_known(const struct module *m, const char *text);

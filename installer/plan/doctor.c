@@ -8,7 +8,9 @@
 #include "holders/unbind.h"
 #include "host/existing_driver.h"
 #include "host/module_params.h"
+#include "host/module_set.h"
 #include "journal/journal.h"
+#include "journal/optional_modules.h"
 #include "journal/state_dir.h"
 #include "kmod/build/jobs.h"
 #include "kmod/kernel_tree/compiler.h"
@@ -366,8 +368,15 @@ static void examine_installed_driver(struct doctor *x)
 		add_finding(x, "driver", DOCTOR_WARN, unread.code, "none is loaded; %s", unread.text);
 		return;
 	}
+	auto_strv struct strv needed = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
+		if (!optional_modules_is(default_modules[i]))
+			strv_add(&needed, str_dup(default_modules[i]));
 	auto_str char *text = own.is_foreign ? existing_driver_text(&own) : NULL;
-	if (text)
+	if (module_params_check_allowed(&params, &needed, &unread) < 0)
+		add_finding(x, "driver", DOCTOR_FAIL, unread.code, "none is loaded; %s", unread.text)->next =
+			str_dup(err_next_step(&unread));
+	else if (text)
 		add_finding(x, "driver", DOCTOR_WARN, E_HOST_DRIVER, "none is loaded; the host has %s", text);
 	else
 		add_finding(x, "driver", DOCTOR_PASS, 0, "none is loaded");

@@ -262,10 +262,20 @@ int plan_refuse_source(const char *driver, const char *of_source, const char *ar
 			arch, driver);
 }
 
+// Before anything is fetched or unloaded. What may fail is left to fail.
+static int check_kernel_allows(const struct plan_context *m, const struct strv *modules, struct err *err)
+{
+	auto_strv struct strv needed = { 0 };
+	for (size_t i = 0; i < modules->count; i++)
+		if (!strv_has(&m->plan->optional, modules->items[i]))
+			strv_add(&needed, str_dup(modules->items[i]));
+	return m->request->params ? module_params_check_allowed(m->request->params, &needed, err) : 0;
+}
+
 static int add_acquire_steps(const struct plan_context *m, const struct strv *modules, struct err *err)
 {
 	const struct at_hand *a = m->at_hand;
-	if (check_journal_failures(m, err) < 0)
+	if (check_kernel_allows(m, modules, err) < 0 || check_journal_failures(m, err) < 0)
 		return -1;
 	add_step(m->plan, STEP_PREFLIGHT, str_dup("rights, firmware, room"),
 		 str_dup("checked before anything is fetched, compiled or touched"));

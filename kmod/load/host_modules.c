@@ -27,6 +27,8 @@ void host_modules_done(struct host_modules *m)
 	free(m->params);
 	strv_done(&m->blacklist);
 	strv_done(&m->skipped);
+	strv_done(&m->forbidden);
+	strv_done(&m->installs);
 	*m = (struct host_modules){ 0 };
 }
 
@@ -62,17 +64,52 @@ static void add_options(struct host_modules *m, const char *module, const char *
 		add_param(m, module, word, where);
 }
 
+// Such as "/bin/false". modprobe gives the command to a shell.
+static bool is_nothing_done(const char *command)
+{
+	static const char *const idle[] = { "true", "false", ":" };
+	auto_strv struct strv words = { 0 };
+	strv_split(&words, command, " \t");
+	if (words.count != 1)
+		return false;
+	const char *slash = strrchr(words.items[0], '/'), *program = slash ? slash + 1 : words.items[0];
+	for (size_t i = 0; i < ARRAY_SIZE(idle); i++)
+		if (str_eq(program, idle[i]))
+			return true;
+	return false;
+}
+
+static void add_install(struct host_modules *m, const char *module, const char *command)
+{
+	if (strv_has(&m->installs, module))
+		return;
+	strv_add(&m->installs, str_dup(module));
+	if (is_nothing_done(command))
+		strv_add(&m->blacklist, str_dup(module));
+}
+
+static void add_alias(struct host_modules *m, const char *name, const char *target)
+{
+	if (str_eq(target, "off"))
+		strv_add(&m->blacklist, str_dup(name));
+}
+
 #ifdef KMODSMITH_STATIC
 #include "kmod/load/modprobe_text.h"
 
 static int read_modprobe_file(struct host_modules *m, char *text, const char *path, struct err *err)
 {
 	(void)err;
-	for (struct modprobe_line line; modprobe_text_next(&text, &line);)
-		if (line.is_blacklist)
+	for (struct modprobe_line line; modprobe_text_next(&text, &line);) {
+		if (line.verb == MODPROBE_BLACKLIST)
 			strv_add(&m->blacklist, str_dup(line.module));
+		else if (line.verb == MODPROBE_INSTALL)
+			add_install(m, line.module, line.words);
+		else if (line.verb == MODPROBE_ALIAS)
+			add_alias(m, line.module, line.words);
 		else
 			add_options(m, line.module, line.words, path);
+	}
 	return 0;
 }
 #else
@@ -121,12 +158,18 @@ static void collect_lines(struct host_modules *m, const struct kmod_ctx *file, c
 {
 	auto_lines struct kmod_config_iter *options = kmod_config_get_options(file);
 	auto_lines struct kmod_config_iter *blacklists = kmod_config_get_blacklists(file);
+	auto_lines struct kmod_config_iter *installs = kmod_config_get_install_commands(file);
+	auto_lines struct kmod_config_iter *aliases = kmod_config_get_aliases(file);
 	for (size_t n = count_file_lines(file, cmdline, kmod_config_get_options); n && kmod_config_iter_next(options);
 	     n--)
 		add_options(m, kmod_config_iter_get_key(options), kmod_config_iter_get_value(options), where);
 	for (size_t n = count_file_lines(file, cmdline, kmod_config_get_blacklists);
 	     n && kmod_config_iter_next(blacklists); n--)
 		strv_add(&m->blacklist, str_dup(kmod_config_iter_get_key(blacklists)));
+	while (kmod_config_iter_next(installs)) // the command line has neither of these
+		add_install(m, kmod_config_iter_get_key(installs), kmod_config_iter_get_value(installs));
+	while (kmod_config_iter_next(aliases))
+		add_alias(m, kmod_config_iter_get_key(aliases), kmod_config_iter_get_value(aliases));
 }
 
 static int read_modprobe_file(struct host_modules *m, char *text, const char *path, struct err *err)
@@ -190,31 +233,57 @@ static int read_modprobe_files(struct host_modules *m, const struct root *host, 
 
 static void parse_cmdline_word(struct host_modules *m, const char *word)
 {
-	static const char *const lists[] = { "modprobe.blacklist=", "module_blacklist=" };
-	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		if (str_starts(word, lists[i])) {
-			strv_split(&m->blacklist, word + strlen(lists[i]), ",");
-			return;
-		}
+	static const char modprobes[] = "modprobe.blacklist=", kernels[] = "module_blacklist=";
 	size_t len = strcspn(word, ".=");
+	if (str_starts(word, modprobes)) {
+		strv_split(&m->blacklist, word + strlen(modprobes), ",");
+		return;
+	}
+	if (str_starts(word, kernels)) {
+		strv_done(&m->forbidden); // the kernel keeps the last one
+		strv_split(&m->forbidden, word + strlen(kernels), ",");
+	}
 	if (word[len] != '.')
 		return;
 	auto_str char *module = str_ndup(word, len);
 	add_param(m, module, word + len + 1, NULL);
 }
 
-int host_modules_read(const struct root *host, const struct root *kern, struct host_modules *ret, struct err *err)
+static int read_cmdline(struct host_modules *m, const struct root *kern, struct err *err)
 {
-	auto_host_modules struct host_modules m = { 0 };
 	auto_str char *cmdline = NULL;
-	if (read_modprobe_files(&m, host, err) < 0)
-		return err_wrap(err, "read the host's module options");
 	int r = root_read(kern, "proc/cmdline", &cmdline, NULL, err);
 	const char *rest = cmdline;
 	for (char *word; r > 0 && (word = host_modules_next_word(&rest)); free(word))
-		parse_cmdline_word(&m, word);
-	if (r < 0)
+		parse_cmdline_word(m, word);
+	return r < 0 ? -1 : 0;
+}
+
+int host_modules_forbidden(const struct root *kern, struct strv *ret, struct err *err)
+{
+	auto_host_modules struct host_modules m = { 0 };
+	if (read_cmdline(&m, kern, err) < 0)
 		return -1;
+	*ret = m.forbidden;
+	m.forbidden = (struct strv){ 0 };
+	return 0;
+}
+
+int host_modules_next(struct err *err)
+{
+	return err_next(err, "take the name out of module_blacklist= where the boot loader has the kernel command line "
+			     "(GRUB: GRUB_CMDLINE_LINUX in /etc/default/grub, then `update-grub`), and reboot");
+}
+
+int host_modules_read(const struct root *host, const struct root *kern, struct host_modules *ret, struct err *err)
+{
+	auto_host_modules struct host_modules m = { 0 };
+	if (read_modprobe_files(&m, host, err) < 0)
+		return err_wrap(err, "read the host's module options");
+	if (read_cmdline(&m, kern, err) < 0)
+		return -1;
+	for (size_t i = 0; i < m.forbidden.count; i++)
+		strv_add(&m.blacklist, str_dup(m.forbidden.items[i]));
 	*ret = m;
 	m = (struct host_modules){ 0 };
 	return 0;

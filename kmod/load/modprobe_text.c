@@ -46,12 +46,19 @@ static bool put_underscores(char *name)
 
 bool modprobe_text_next(char **text, struct modprobe_line *ret)
 {
+	static const char *const verbs[] = { "options", "blacklist", "install", "alias" };
 	for (char *line; (line = take_line(text));) {
 		const char *verb = take_word(&line);
 		char *module = take_word(&line);
-		*ret = (struct modprobe_line){ str_eq(verb, "blacklist"), module, line };
-		if ((ret->is_blacklist || str_eq(verb, "options")) && put_underscores(module))
+		for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+			if (!str_eq(verb, verbs[i]) || !put_underscores(module))
+				continue;
+			char *words = i == MODPROBE_ALIAS ? take_word(&line) : line;
+			if (i == MODPROBE_ALIAS && !put_underscores(words))
+				continue;
+			*ret = (struct modprobe_line){ (enum modprobe_verb)i, module, words };
 			return true;
+		}
 	}
 	return false;
 }

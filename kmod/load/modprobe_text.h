@@ -4,10 +4,12 @@
 #pragma once
 #include "base/core/str.h"
 
+enum modprobe_verb { MODPROBE_OPTIONS, MODPROBE_BLACKLIST, MODPROBE_INSTALL, MODPROBE_ALIAS };
+
 struct modprobe_line {
-	bool is_blacklist;  // else options
-	const char *module; // "-" is "_" there
-	const char *words;  // the options
+	enum modprobe_verb verb;
+	const char *module; // of an alias its name; "-" is "_" there
+	const char *words;  // the options, the command, the module that an alias means
 };
-// The next line of TEXT that says options or blacklists a module; false = there is none. TEXT is written to.
+// The next line of TEXT with one of these verbs; false = there is none. TEXT is written to.
 bool modprobe_text_next(char **text, struct modprobe_line *ret);

@@ -60,7 +60,7 @@ static char *module_path(const char *release, const char *file)
 static int find_needed_files(const struct root *host, const struct root *kern, const char *release, const char *need,
 			     struct strv *ret, struct err *err)
 {
-	auto_strv struct strv files = { 0 };
+	auto_strv struct strv files = { 0 }, forbidden = { 0 };
 	int r = find_dep_line(host, release, need, &files, err);
 	if (r < 0)
 		return err_code(err, E_HOST_MODULES);
@@ -71,10 +71,19 @@ static int find_needed_files(const struct root *host, const struct root *kern, c
 		return err_set(err, E_HOST_MODULES, "the kernel's module '%s' is needed, and '%s/%s' %s", need,
 			       host->name, list, root_exists(host, list) ? "does not list it" : "is not there");
 	}
+	if (host_modules_forbidden(kern, &forbidden, err) < 0)
+		return -1;
 	for (size_t i = 0; i < files.count; i++) {
-		auto_str char *path = module_path(release, files.items[i]);
+		auto_str char *path = module_path(release, files.items[i]), *name = depindex_name(files.items[i]);
 		if (is_file_loaded(kern, files.items[i]))
 			continue;
+		if (strv_has(&forbidden, name)) {
+			err_set(err, E_HOST_MODULES,
+				"the kernel's module '%s' is needed, and the kernel command line forbids %s: "
+				"module_blacklist= of /proc/cmdline",
+				need, name);
+			return host_modules_next(err);
+		}
 		if (!root_exists(host, path))
 			return err_set(err, E_HOST_MODULES,
 				       "the kernel's module '%s' is needed, modules.dep lists it, and its file "

@@ -50,6 +50,7 @@ static const struct reason reasons[] = {
 	{ EPERM, "avc:  denied", E_SELINUX, "SELinux forbids it" },
 	{ EPERM, "apparmor=\"DENIED\"", E_SELINUX, "AppArmor forbids it" },
 	{ EPERM, "modules_disabled = 1", E_LOAD, "module loading is switched off until the next boot" },
+	{ EPERM, "is blacklisted", E_LOAD, "the kernel command line forbids it (module_blacklist=)" },
 	{ EPERM, NULL, E_RIGHTS, "CAP_SYS_MODULE is missing" },
 	{ EACCES, "avc:  denied", E_SELINUX, "SELinux forbids it" },
 	{ EACCES, "apparmor=\"DENIED\"", E_SELINUX, "AppArmor forbids it" },

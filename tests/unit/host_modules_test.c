@@ -9,7 +9,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
-// "MODULE WORD FILE" a line, then the blacklist.
+// "MODULE WORD FILE" a line, then the blacklist, then "; " and what the kernel forbids.
 static char *read_host(const struct folder *t)
 {
 	struct err err = { 0 };
@@ -22,24 +22,41 @@ static char *read_host(const struct folder *t)
 			m.params[i].where ? m.params[i].where : "-");
 	auto_str char *blacklist = strv_join(&m.blacklist, " ");
 	str_add(&text, "%s", blacklist);
+	auto_str char *forbidden = strv_join(&m.forbidden, " ");
+	str_add(&text, "%s%s", m.forbidden.count ? "; " : "", forbidden);
 	return text;
 }
 
 #define FILE_A "etc/modprobe.d/a.conf"
 #define IN_A " " FILE_A "\n"
 
-// The same of the text of FILE_A, as the static program reads it.
+// The same of the text of FILE_A, as the static program reads it: of installs the first of a name, of aliases those that
+// are off.
 static char *read_text(const char *text)
 {
 	auto_str char *copy = str_dup(text);
-	auto_strv struct strv blacklist = { 0 };
+	auto_strv struct strv blacklist = { 0 }, installs = { 0 }, idle = { 0 }, aliases = { 0 };
 	char *ret = str_dup(""), *rest = copy;
 	for (struct modprobe_line line; modprobe_text_next(&rest, &line);) {
-		if (line.is_blacklist)
+		if (line.verb == MODPROBE_BLACKLIST)
 			strv_add(&blacklist, str_dup(line.module));
-		for (char *word; !line.is_blacklist && (word = host_modules_next_word(&line.words)); free(word))
+		if (line.verb == MODPROBE_ALIAS && str_eq(line.words, "off"))
+			strv_add(&aliases, str_dup(line.module));
+		if (line.verb == MODPROBE_INSTALL && !strv_has(&installs, line.module)) {
+			auto_str char *command = str_dup(line.words);
+			strv_add(&installs, str_dup(line.module));
+			const char *program = str_trim(command);
+			if (str_ends(program, "/false") && !strpbrk(program, " \t"))
+				strv_add(&idle, str_dup(line.module));
+		}
+		for (char *word; line.verb == MODPROBE_OPTIONS && (word = host_modules_next_word(&line.words));
+		     free(word))
 			str_add(&ret, "%s %s" IN_A, line.module, word);
 	}
+	for (size_t i = 0; i < idle.count; i++)
+		strv_add(&blacklist, str_dup(idle.items[i]));
+	for (size_t i = 0; i < aliases.count; i++)
+		strv_add(&blacklist, str_dup(aliases.items[i]));
 	auto_str char *names = strv_join(&blacklist, " ");
 	str_add(&ret, "%s", names);
 	return ret;
@@ -64,7 +81,13 @@ static void test_lines(void **state)
 		// What leads modprobe to a module or away from it.
 		{ "alias gpu nvidia\noptions gpu A=1\n", "gpu A=1" IN_A },
 		{ "softdep nvidia pre: ipmi_msghandler post: nvidia-uvm\noptions nvidia A=1\n", "nvidia A=1" IN_A },
-		{ "install nvidia /bin/false\nremove nvidia /bin/false\nblacklist nvidia\n", "nvidia" },
+		{ "install nvidia /sbin/modprobe -i nvidia\nremove nvidia /bin/false\nblacklist nvidia\n", "nvidia" },
+		// What others write for a blacklist.
+		{ "install nvidia /bin/false", "nvidia" },
+		{ "install nvidia-drm  /bin/false \ninstall nvidia-drm /bin/false", "nvidia_drm" },
+		{ "install nvidia modprobe -i nvidia\ninstall nvidia /bin/false", "" }, // the first one counts
+		{ "install nvidia\ninstall nvidia \ninstall\n", "" },
+		{ "alias nvidia off\nalias nvidia-drm off x\nalias gpu nvidia\nalias off\n", "nvidia nvidia_drm" },
 		// Nothing that libkmod understands, before and after something that it does.
 		{ "options\noptions nvidia\nblacklist\nsoftdep\n}{ \"\nblacklist a\n\1\2\377 x\nblacklist b\n", "a b" },
 	};
@@ -89,9 +112,35 @@ static void test_the_static_program_reads_as_libkmod_does(void **state)
 {
 	(void)state;
 	static const char *const pieces[] = {
-		"\noptions ", "\nblacklist ", "\noptions a-b ", "options", "a-b", "x[-]", "]",  "[",  "-", "#", "\\",
-		"\\\n",       "\n",           "\r\n",           " ",       " ",   "\t",   "\v", "\"", "=", "A", "_",
-		"\377"
+		"\noptions ",
+		"\nblacklist ",
+		"\noptions a-b ",
+		"options",
+		"a-b",
+		"x[-]",
+		"]",
+		"[",
+		"-",
+		"#",
+		"\\",
+		"\\\n",
+		"\n",
+		"\r\n",
+		" ",
+		" ",
+		"\t",
+		"\v",
+		"\"",
+		"=",
+		"A",
+		"_",
+		"\377",
+		"\ninstall a-b ",
+		"/bin/false",
+		"\nalias ",
+		"\nalias a-b ",
+		" off\n",
+		"\ninstall A /bin/false",
 	};
 	enum { TEXTS = 400, MOST = 24 };
 	size_t params = 0;
@@ -111,6 +160,55 @@ static void test_the_static_program_reads_as_libkmod_does(void **state)
 	assert_true(params > TEXTS / 4);
 }
 
+static void test_commands_that_load_nothing(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *command;
+		bool is_idle;
+	} rows[] = {
+		{ "/bin/true", true },
+		{ "/usr/bin/true", true },
+		{ "/usr/bin/false", true },
+		{ "false", true },
+		{ ":", true },
+		{ "/sbin/modprobe --ignore-install nvidia $CMDLINE_OPTS", false },
+		{ "/bin/true && /sbin/modprobe -i nvidia", false },
+		{ "/bin/false; modprobe -i nvidia", false },
+		{ "/opt/true/modprobe", false },
+		{ "/usr/bin/falsehood", false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		folder_make(&t);
+		auto_str char *line = str_fmt("install nvidia %s\n", rows[i].command);
+		tempdir_write(&t, FILE_A, line);
+		auto_str char *got = read_host(&t);
+		expect(str_eq(got, rows[i].is_idle ? "nvidia" : ""), rows[i].command);
+	}
+}
+
+// The kernel keeps the last one, and knows no "-" in a name; what modprobe is told is nothing to the kernel.
+static void test_what_the_kernel_refuses(void **state)
+{
+	(void)state;
+	static const char *const rows[][2] = {
+		{ "module_blacklist=nvidia_uvm,nvidia", "nvidia_uvm nvidia; nvidia_uvm nvidia" },
+		{ "module_blacklist=a module_blacklist=b,c", "b c; b c" },
+		{ "modprobe.blacklist=nvidia", "nvidia" },
+		{ "module_blacklist=\"a,b\" modprobe.blacklist=c", "c a b; a b" },
+		{ "module_blacklist=", "" },
+		{ "xmodule_blacklist=a", "" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		folder_make(&t);
+		tempdir_write(&t, "proc/cmdline", rows[i][0]);
+		auto_str char *got = read_host(&t);
+		expect(str_eq(got, rows[i][1]), got);
+	}
+}
+
 static void test_no_modprobe_d(void **state)
 {
 	(void)state;
@@ -118,7 +216,7 @@ static void test_no_modprobe_d(void **state)
 	folder_make(&t);
 	tempdir_write(&t, "proc/cmdline", "quiet drm.debug=0x1 nvidia-uvm.x=\"a b\" module_blacklist=a,b\n");
 	auto_str char *got = read_host(&t);
-	assert_string_equal(got, "drm debug=0x1 -\nnvidia-uvm x=a b -\na b");
+	assert_string_equal(got, "drm debug=0x1 -\nnvidia-uvm x=a b -\na b; a b");
 }
 
 static void test_files_in_order(void **state)
@@ -211,6 +309,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_commands_that_load_nothing),
+		cmocka_unit_test(test_what_the_kernel_refuses),
 		cmocka_unit_test(test_no_modprobe_d),
 		cmocka_unit_test(test_files_in_order),
 		cmocka_unit_test(test_links_stay_in_the_root),

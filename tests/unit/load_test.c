@@ -35,6 +35,7 @@ static void test_reasons(void **state)
 		  "LoadPin" },
 		{ EPERM, "LoadPin: kernel-module old-api-denied obj=<unknown> pid=9", E_SELINUX, "old-api-denied" },
 		{ EPERM, "sysctl kernel.modules_disabled = 1", E_LOAD, "switched off until the next boot" },
+		{ EPERM, "Module nvidia is blacklisted", E_LOAD, "the kernel command line forbids it" },
 		{ EPERM, "", E_RIGHTS, "CAP_SYS_MODULE" },
 		{ EACCES,
 		  "audit: type=1400 audit(1.2:3): avc:  denied  { module_load } for pid=7 comm=\"k\" "

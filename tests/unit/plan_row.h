@@ -31,7 +31,8 @@ struct row {
 	const char *failed; // optional module that failed in this boot, of the package at hand
 	const char *failed_params;
 	bool is_retry;
-	int code; // of the refusal, 0 = none
+	const char *forbidden; // by the kernel command line
+	int code;              // of the refusal, 0 = none
 	enum plan_outcome outcome;
 	const char *driver;  // of the plan; NULL = not looked at
 	const char *subject; // of its first step; NULL = not looked at
@@ -160,7 +161,12 @@ static void check_row(const struct row *row)
 				   .is_retry = row->is_retry,
 				   .holders = row->holders };
 	auto_optional_modules struct optional_modules failed = { 0 };
+	auto_module_params struct module_params params = { 0 };
 	make_failed(row, &failed);
+	if (row->forbidden) {
+		strv_split(&params.forbidden, row->forbidden, ",");
+		request.params = &params;
+	}
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
 				   .source_version = row->source,
 				   .failed = row->failed ? &failed : NULL,

@@ -77,6 +77,22 @@ static void options_that_cannot_be_read_stop_the_load(void **state)
 	assert_false(root_exists(&f.root, ".sys-calls"));
 }
 
+// By the kernel itself, which no way of loading gets around; asked before anything is touched.
+static void what_the_kernel_forbids_is_known_before(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_folder struct folder f;
+	make_host(&f);
+	tempdir_write(&f, "proc/cmdline", "quiet module_blacklist=i2c_core,nouveau\n");
+	assert_int_equal(provider_check(&f.root, &f.root, "6.1.0-9-amd64", "drivers/gpu/drm/drm_kms_helper", &err), -1);
+	assert_int_equal(err.code, E_HOST_MODULES);
+	assert_non_null(strstr(err.text, "the kernel command line forbids i2c_core: module_blacklist="));
+	assert_non_null(strstr(err.next, "/etc/default/grub"));
+	tempdir_write(&f, "sys/module/i2c_core/initstate", "live\n"); // built in, or loaded by an initrd
+	assert_int_equal(provider_check(&f.root, &f.root, "6.1.0-9-amd64", "drivers/gpu/drm/drm_kms_helper", &err), 0);
+}
+
 static void a_bare_name_will_do(void **state)
 {
 	(void)state;
@@ -168,6 +184,7 @@ int main(void)
 		cmocka_unit_test(loads_what_is_needed_in_order),
 		cmocka_unit_test(each_gets_the_options_of_the_host),
 		cmocka_unit_test(options_that_cannot_be_read_stop_the_load),
+		cmocka_unit_test(what_the_kernel_forbids_is_known_before),
 		cmocka_unit_test(a_bare_name_will_do),
 		cmocka_unit_test(what_the_host_lacks_is_named),
 		cmocka_unit_test(what_is_missing_is_known_before),
