@@ -64,7 +64,7 @@ int holders_wait_deadline_ms(enum holders_policy policy, unsigned seconds)
 }
 
 // More references than dependents: the kernel would refuse this module after others have been unloaded.
-static char *find_uncounted_user(const struct modules *l)
+char *holders_wait_uncounted(const struct modules *l)
 {
 	// With modeset=1 it keeps devices open inside the kernel, and closes them when it is unloaded.
 	bool has_drm = modules_find(l, "nvidia_drm");
@@ -85,8 +85,10 @@ char *holders_wait_blocker(enum holders_policy policy, const struct modules *loa
 	size_t count = holders_blocking(holders);
 	if (policy == HOLDERS_STOP)
 		count -= holders->modules.count;
+	if (!count && holders->console)
+		return str_fmt("the kernel's console uses module nvidia_drm: %s", holders->console);
 	if (!count)
-		return has_daemons ? NULL : find_uncounted_user(loaded);
+		return has_daemons ? NULL : holders_wait_uncounted(loaded);
 	auto_str char *first = holders_first(holders);
 	return str_fmt("%zu holder(s), first: %s", count, first);
 }
@@ -100,6 +102,8 @@ void holders_wait_note(struct progress *progress, const struct holders *holders)
 	}
 	for (size_t i = 0; i < holders->modules.count; i++)
 		progress_note(progress, "in use by module %s", holders->modules.items[i]);
+	if (holders->console)
+		progress_note(progress, "in use by the kernel's console: %s", holders->console);
 }
 
 static int look_for_holders(const struct holders_wait *d, struct modules *loaded, struct holders *holders,
@@ -118,12 +122,21 @@ static int look_for_holders(const struct holders_wait *d, struct modules *loaded
 	return 0;
 }
 
+static int refuse_in_use(const char *who, const struct holders *h, struct err *err)
+{
+	err_set(err, E_IN_USE, "%s", who);
+	if (!holders_blocking(h) && !h->console)
+		return err_next(err, "look as root from the host's own pid namespace (in a pod: hostPID): `kmodsmith "
+				     "holders`; what is in no process is a part of the kernel, and goes with a reboot");
+	return holders_blocking(h) ? -1 : holders_next(h, err);
+}
+
 int holders_wait_check(const struct holders_wait *d, struct modules *ret_loaded, struct holders *ret, struct err *err)
 {
 	auto_str char *who = NULL;
 	if (look_for_holders(d, ret_loaded, ret, &who, err) < 0)
 		return -1;
-	return who ? err_set(err, E_IN_USE, "%s", who) : 0;
+	return who ? refuse_in_use(who, ret, err) : 0;
 }
 
 // The pid may belong to another process by now: check it again through the pidfd, which cannot change.
@@ -186,7 +199,7 @@ int holders_wait(const struct holders_wait *d, struct holders *ret, struct err *
 			return -1;
 		int64_t now = clock_ms();
 		if (d->policy == HOLDERS_REFUSE || now >= end)
-			return err_set(err, E_IN_USE, "%s", who);
+			return refuse_in_use(who, ret, err);
 		if (str_eq(who, told) && now - told_ms < TELL_MS)
 			continue;
 		progress_note(d->progress, "waiting for users of the driver: %s", who);

@@ -33,9 +33,12 @@ int holders_wait_deadline_ms(enum holders_policy policy,
 			     unsigned seconds); // 0 = the default: 300 s to wait, 30 s to stop
 
 // What blocks an unload now, as text; NULL = nothing. An unused foreign module does not block under HOLDERS_STOP.
-// Our daemons are not among holders; while some of them run, reference counts are ignored.
+// Our daemons are not among holders; while some of them run, reference counts are ignored. The console blocks always.
 char *holders_wait_blocker(enum holders_policy policy, const struct modules *loaded, const struct holders *holders,
 			   bool has_daemons);
+
+// Who is seen by reference counts alone, as text; NULL = nobody.
+char *holders_wait_uncounted(const struct modules *loaded);
 
 void holders_wait_note(struct progress *progress,
 		       const struct holders *holders); // a note for each holder that blocks (R-D2)

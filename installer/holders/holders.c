@@ -110,6 +110,55 @@ static void scan_processes(const struct proc_scan *s, const int *pids, size_t co
 	}
 }
 
+static bool has_drm_node(const struct holders *h)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->items[i].kind != HOLDER_MOUNT && strstr(h->items[i].path, "/dri/"))
+			return true;
+	return false;
+}
+
+// The virtual consoles that frame buffers have: "vtcon1".
+static void list_bound_consoles(const struct root *kern, struct strv *ret)
+{
+	static const char dir[] = "sys/class/vtconsole";
+	struct err ignored;
+	auto_strv struct strv names = { 0 };
+	root_list(kern, dir, &names, &ignored);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *name = NULL, *bind = NULL, *name_path = str_fmt("%s/%s/name", dir, names.items[i]),
+			      *bind_path = str_fmt("%s/%s/bind", dir, names.items[i]);
+		if (root_line(kern, name_path, &name, &ignored) > 0 && strstr(name, "frame buffer") &&
+		    root_line(kern, bind_path, &bind, &ignored) > 0 && str_eq(bind, "1"))
+			strv_add(ret, str_dup(names.items[i]));
+	}
+}
+
+// With fbdev=1 nvidia-drm gives the kernel a frame buffer, whose console then counts as one more reference and is no
+// process. While a process has a DRM node open, that is who is counted. Source: /proc/fb of the kernel's fbmem.c.
+static char *find_console(const struct root *kern, const struct modules *loaded, const struct holders *h)
+{
+	const struct loaded_module *drm = modules_find(loaded, "nvidia_drm");
+	struct err ignored;
+	char *console = NULL;
+	auto_str char *text = NULL;
+	auto_strv struct strv lines = { 0 }, consoles = { 0 };
+	if (!drm || drm->refcount <= drm->holders.count || has_drm_node(h) ||
+	    root_read(kern, "proc/fb", &text, NULL, &ignored) <= 0)
+		return NULL;
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		const char *name = strchr(lines.items[i], ' ');
+		if (name && str_starts(name + 1, "nvidia-drm"))
+			str_add(&console, "%sfb%.*s (%s)", console ? ", " : "", (int)(name - lines.items[i]),
+				lines.items[i], name + 1);
+	}
+	list_bound_consoles(kern, &consoles);
+	for (size_t i = 0; console && i < consoles.count; i++)
+		str_add(&console, ", %s", consoles.items[i]);
+	return console;
+}
+
 int holders_find(const struct root *kern, const struct modules *loaded, struct holders *ret, struct err *err)
 {
 	auto_holders struct holders h = { 0 };
@@ -128,11 +177,12 @@ int holders_find(const struct root *kern, const struct modules *loaded, struct h
 	for (size_t i = 0; i < loaded->count; i++)
 		if (!loaded->items[i].is_driver)
 			strv_add(&h.modules, str_dup(loaded->items[i].name));
+	h.console = find_console(kern, loaded, &h);
 	if (h.count)
 		qsort(h.items, h.count, sizeof(*h.items), compare_holders);
 	*ret = h;
 	h = (struct holders){ 0 };
-	return ret->count || ret->modules.count;
+	return ret->count || ret->modules.count || ret->console;
 }
 
 int holders_of(const struct root *kern, const struct strv *nodes, struct holders *ret, struct err *err)
@@ -176,6 +226,7 @@ void holders_done(struct holders *h)
 		holder_done(&h->items[i]);
 	free(h->items);
 	strv_done(&h->modules);
+	free(h->console);
 	*h = (struct holders){ 0 };
 }
 
@@ -197,6 +248,19 @@ char *holders_first(const struct holders *h)
 		if (h->items[i].kind != HOLDER_MOUNT)
 			return holder_text(&h->items[i]);
 	return h->modules.count ? str_fmt("module %s", h->modules.items[0]) : str_dup("none");
+}
+
+int holders_next(const struct holders *h, struct err *err)
+{
+	const char *console = h->console ? strstr(h->console, "vtcon") : NULL;
+	if (console)
+		return err_next(err,
+				"`echo 0 >/sys/class/vtconsole/%.*s/bind` takes the console off it until the next "
+				"boot; 'options nvidia-drm fbdev=0' in /etc/modprobe.d keeps it off",
+				(int)strcspn(console, ","), console);
+	if (h->console)
+		return err_next(err, "write 'options nvidia-drm fbdev=0' into a file of /etc/modprobe.d, and reboot");
+	return -1;
 }
 
 const char *holder_kind_name(enum holder_kind k)

@@ -32,8 +32,11 @@ struct holders {
 	struct holder *items; // by pid, kind, path: one entry each
 	size_t count;
 	struct strv modules; // names of modules, outside of the driver's own set, that hold one of it
-	size_t processes;    // looked at
-	size_t unreadable;   // not accessible (CAP_SYS_PTRACE is needed): the list may be incomplete
+	// The kernel's own console, which has nvidia-drm's frame buffer: "fb0 (nvidia-drmdrmfb), vtcon1"; NULL = it has
+	// not. Nobody but an administrator takes it off.
+	char *console;
+	size_t processes;  // looked at
+	size_t unreadable; // not accessible (CAP_SYS_PTRACE is needed): the list may be incomplete
 };
 
 // 1 = some, 0 = none.
@@ -47,6 +50,8 @@ void holders_done(struct holders *h);
 // How many holders block an unload: processes with an FD or a MAP, and foreign modules. The first of them as text.
 size_t holders_blocking(const struct holders *h);
 char *holders_first(const struct holders *h);
+// Where the console holds the driver, how it is taken off, as err_next(). Always -1.
+int holders_next(const struct holders *h, struct err *err);
 const char *holder_kind_name(enum holder_kind k); // "fd", "map", "mount"
 // One line: "pid 4242 python3 (uid 1000, pod 6e.., container ab12..) fd /dev/nvidia0"
 char *holder_text(const struct holder *h);

@@ -398,6 +398,8 @@ static int examine_driver(struct doctor *x, struct err *err)
 	auto_str char *first = holders ? holders_first(&h) : NULL;
 	if (holders)
 		add_finding(x, "holders", DOCTOR_WARN, E_IN_USE, "%zu holder(s), first: %s", holders, first);
+	else if (h.console)
+		add_finding(x, "holders", DOCTOR_WARN, E_IN_USE, "the kernel's console: %s", h.console);
 	else
 		add_finding(x, "holders", DOCTOR_PASS, 0, "the driver is not in use");
 	holders_done(&h);

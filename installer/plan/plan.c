@@ -336,6 +336,10 @@ static int add_replace(const struct plan_context *m, const char *why, struct err
 		auto_str char *first = holders_first(m->holders);
 		return err_set(err, E_IN_USE, "%s, but %zu holder(s) use the driver: %s", why, holders, first);
 	}
+	if (m->holders && m->holders->console) { // it does not go away while somebody waits
+		err_set(err, E_IN_USE, "%s, but the kernel's console uses nvidia_drm: %s", why, m->holders->console);
+		return holders_next(m->holders, err);
+	}
 	if (m->request->holders != HOLDERS_REFUSE)
 		add_step(m->plan, STEP_HOLDERS, str_fmt("%zu holder(s) now", holders),
 			 str_fmt("--holders %s", holders_wait_name(m->request->holders)));

@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # unload and holders on recorded machines: who is in the way, and what becomes of them (R-D2, R-D3, R-E3).
-# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+# shellcheck disable=SC2016,SC2154 # quotes around the commands of messages; bats and helper.bash set stderr, top and ROOT
 load helper
+load package
 
 loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
 
@@ -78,6 +79,48 @@ stats() {
   assert_status 75
   assert_error E_IN_USE "something that is not visible from here uses module nvidia_uvm (2 references, 0 dependents)"
   assert_equal "$(calls)" ""
+}
+
+@test "the kernel's console on nvidia-drm's frame buffer: who it is, and what takes it off" {
+  local module policy
+  host h100x8
+  module=$ROOT/sys/module/nvidia_drm
+  mkdir -p "$module/holders" "$ROOT/sys/class/vtconsole/vtcon1"
+  echo live >"$module/initstate"
+  echo 1 >"$module/refcnt"
+  echo "0 nvidia-drmdrmfb" >"$ROOT/proc/fb"
+  echo "(M) frame buffer device" >"$ROOT/sys/class/vtconsole/vtcon1/name"
+  echo 1 >"$ROOT/sys/class/vtconsole/vtcon1/bind"
+  kmodsmith holders
+  assert_output "the kernel's console: fb0 (nvidia-drmdrmfb), vtcon1"
+  kmodsmith holders --json
+  assert_json .in_use true
+  assert_json .console "fb0 (nvidia-drmdrmfb), vtcon1"
+  for policy in refuse stop; do
+    kmodsmith unload --holders $policy --holders-timeout 1
+    assert_status 75
+    assert_error E_IN_USE "the kernel's console uses module nvidia_drm: fb0 (nvidia-drmdrmfb), vtcon1"
+    [[ $stderr == *'next: `echo 0 >/sys/class/vtconsole/vtcon1/bind` takes the console off it'* ]] || told | fail
+  done
+  tiny_package "$BATS_TEST_TMPDIR/package" "$(<"$ROOT/proc/sys/kernel/osrelease")"
+  sed -i s/535.261.03/530.41.03/ "$ROOT/proc/driver/nvidia/version"
+  kmodsmith plan --package "$BATS_TEST_TMPDIR/package" --host-driver replace --holders wait
+  assert_error E_IN_USE "but the kernel's console uses nvidia_drm: fb0"
+  kmodsmith doctor
+  assert_line --regexp "^warn +holders +E_IN_USE: the kernel's console: fb0"
+  assert_equal "$(calls)" ""
+}
+
+@test "who is seen by reference counts alone is said by holders, too" {
+  host h100x8
+  echo 2 >"$ROOT/sys/module/nvidia_uvm/refcnt"
+  kmodsmith holders
+  assert_output "something that is not visible from here uses module nvidia_uvm (2 references, 0 dependents)"
+  kmodsmith holders --json
+  assert_json .in_use true
+  kmodsmith unload
+  assert_error E_IN_USE
+  [[ $stderr == *"next: look as root from the host's own pid namespace"* ]] || told | fail
 }
 
 @test "holders: every kind, with container, pod and module" {

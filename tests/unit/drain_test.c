@@ -93,7 +93,7 @@ static void who_is_in_the_way(void **state)
 	static const struct {
 		const char *row;
 		enum holders_policy policy;
-		bool is_held, is_mounted, is_foreign, has_drm, has_daemons;
+		bool is_held, is_mounted, is_foreign, has_drm, has_daemons, has_console;
 		unsigned references, foreign_references;
 		const char *want; // NULL = nobody
 	} rows[] = {
@@ -112,6 +112,12 @@ static void who_is_in_the_way(void **state)
 		{ "our daemons", HOLDERS_REFUSE, .references = 3, .has_daemons = true, .want = NULL },
 		{ "our daemons, and a process", HOLDERS_REFUSE, .is_held = true, .references = 6, .has_daemons = true,
 		  .want = "1 holder(s), first: pid 42 " },
+		{ "the console", HOLDERS_STOP, .has_drm = true, .foreign_references = 1, .has_console = true,
+		  .want = "the kernel's console uses module nvidia_drm: fb0" },
+		{ "the console, and our daemons", HOLDERS_REFUSE, .has_drm = true, .has_daemons = true,
+		  .has_console = true, .want = "the kernel's console" },
+		{ "the console, and a process", HOLDERS_REFUSE, .is_held = true, .has_drm = true, .has_console = true,
+		  .want = "1 holder(s), first: pid 42 " },
 		{ "nvidia-drm keeps devices open in the kernel", HOLDERS_REFUSE, .has_drm = true, .references = 5,
 		  .want = NULL },
 	};
@@ -128,6 +134,8 @@ static void who_is_in_the_way(void **state)
 					  .count = 1 + (size_t)(rows[i].is_foreign || rows[i].has_drm) };
 		struct holder list[2];
 		struct holders h = { .items = list, .modules = foreign };
+		char console[] = "fb0";
+		h.console = rows[i].has_console ? console : NULL;
 		if (rows[i].is_mounted)
 			list[h.count++] = (struct holder){ .pid = 7, .comm = comm, .kind = HOLDER_MOUNT, .path = node };
 		if (rows[i].is_held)

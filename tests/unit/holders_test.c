@@ -137,6 +137,56 @@ static void idle_machine_has_none(void **state)
 	assert_int_equal(holders_blocking(&h), 0);
 }
 
+// A reference of nvidia-drm that is no process is the console's where the frame buffer is nvidia-drm's.
+static void the_console_is_named(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *row, *fb, *bind;
+		unsigned references;
+		bool is_open; // a process has the card open
+		const char *want, *next;
+	} rows[] = {
+		{ "bound", "0 nvidia-drmdrmfb\n", "1", 1, false, "fb0 (nvidia-drmdrmfb), vtcon1",
+		  "`echo 0 >/sys/class/vtconsole/vtcon1/bind`" },
+		{ "taken off", "0 nvidia-drmdrmfb\n", "0", 1, false, "fb0 (nvidia-drmdrmfb)", "fbdev=0" },
+		{ "beside another one", "0 EFI VGA\n1 nvidia-drmdrmfb\n", "1", 1, false,
+		  "fb1 (nvidia-drmdrmfb), vtcon1", "vtcon1" },
+		{ "another's", "0 EFI VGA\n", "1", 1, false, NULL, "" },
+		{ "none at all", "", "1", 1, false, NULL, "" },
+		{ "no reference", "0 nvidia-drmdrmfb\n", "1", 0, false, NULL, "" },
+		{ "a process has it", "0 nvidia-drmdrmfb\n", "1", 1, true, NULL, "" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		struct err err;
+		auto_holders struct holders h = { 0 };
+		struct loaded_module drm = { .name = (char[]){ "nvidia_drm" },
+					     .is_driver = true,
+					     .refcount = rows[i].references };
+		const struct modules loaded = { .items = &drm, .count = 1 };
+		machine(&t);
+		tempdir_write(&t, "proc/fb", rows[i].fb);
+		tempdir_write(&t, "sys/class/vtconsole/vtcon0/name", "(S) dummy device\n");
+		tempdir_write(&t, "sys/class/vtconsole/vtcon0/bind", "1\n");
+		tempdir_write(&t, "sys/class/vtconsole/vtcon1/name", "(M) frame buffer device\n");
+		tempdir_write(&t, "sys/class/vtconsole/vtcon1/bind", rows[i].bind);
+		if (rows[i].is_open) {
+			tempdir_write(&t, "sys/bus/pci/devices/0000:40:00.0/vendor", "0x10de\n");
+			tempdir_write(&t, "sys/bus/pci/devices/0000:40:00.0/class", "0x030200\n");
+			tempdir_link(&t, "sys/bus/pci/devices/0000:40:00.0/driver", "../x/nvidia");
+			folder_dir(&t, "sys/bus/pci/devices/0000:40:00.0/drm/card0");
+			process(&t, 50, "Xorg", "0::/\n", "1");
+			fd(&t, 50, 3, "/dev/dri/card0");
+		}
+		expect(holders_find(&t.root, &loaded, &h, &err) == (rows[i].want || rows[i].is_open), rows[i].row);
+		expect(rows[i].want ? str_eq(h.console, rows[i].want) : !h.console, rows[i].row);
+		err_set(&err, E_IN_USE, "x");
+		holders_next(&h, &err);
+		expect(rows[i].want ? !!strstr(err.next, rows[i].next) : !*err.next, rows[i].row);
+	}
+}
+
 static void a_mount_does_not_block(void **state)
 {
 	(void)state;
@@ -370,6 +420,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_five_kinds),
 		cmocka_unit_test(idle_machine_has_none),
+		cmocka_unit_test(the_console_is_named),
 		cmocka_unit_test(a_mount_does_not_block),
 		cmocka_unit_test(long_maps_are_read_whole),
 		cmocka_unit_test(numbers_count_more_than_names),

@@ -23,7 +23,8 @@ static const struct opt unload_opts[] = {
 	{ 0 },
 };
 
-static json_t *holders_json(const struct holders *h)
+// unseen: who is seen by reference counts alone; NULL = nobody.
+static json_t *holders_json(const struct holders *h, const char *unseen)
 {
 	auto_json json_t *list = json_array();
 	for (size_t i = 0; i < h->count; i++) {
@@ -35,11 +36,13 @@ static json_t *holders_json(const struct holders *h)
 						      "pod", json_text(x->pod), "kind", holder_kind_name(x->kind),
 						      "path", json_text(x->path), "count", x->count));
 	}
-	return json_pack("{s:b, s:O, s:o, s:i, s:i}", "in_use", holders_blocking(h) > 0, "processes", list, "modules",
-			 json_strv(&h->modules), "looked_at", (int)h->processes, "unreadable", (int)h->unreadable);
+	return json_pack("{s:b, s:O, s:o, s:o, s:o, s:i, s:i}", "in_use",
+			 holders_blocking(h) > 0 || h->console || unseen, "processes", list, "modules",
+			 json_strv(&h->modules), "console", json_text(h->console), "unseen", json_text(unseen),
+			 "looked_at", (int)h->processes, "unreadable", (int)h->unreadable);
 }
 
-static void show_holders(const struct holders *h)
+static void show_holders(const struct holders *h, const char *unseen)
 {
 	for (size_t i = 0; i < h->count; i++) {
 		auto_str char *text = holder_text(&h->items[i]);
@@ -47,7 +50,11 @@ static void show_holders(const struct holders *h)
 	}
 	for (size_t i = 0; i < h->modules.count; i++)
 		printf("module %s\n", h->modules.items[i]);
-	if (!h->count && !h->modules.count)
+	if (h->console)
+		printf("the kernel's console: %s\n", h->console);
+	else if (unseen)
+		printf("%s\n", unseen);
+	else if (!h->count && !h->modules.count)
 		printf("the driver is not in use (%zu processes checked)\n", h->processes);
 	if (h->unreadable)
 		log_warn("%zu processes could not be checked: run as root, in the host's pid namespace", h->unreadable);
@@ -64,11 +71,12 @@ static int run_holders(void *values, char **args, size_t count, struct err *err)
 	if (machine_open(&v->common, &m, err) < 0 || host_read_release(&m.kern, &release, err) < 0 ||
 	    modules_read(&m.host, &m.kern, release, &loaded, err) < 0 || holders_find(&m.kern, &loaded, &h, err) < 0)
 		return -1;
+	auto_str char *unseen = holders_blocking(&h) || h.console ? NULL : holders_wait_uncounted(&loaded);
 	if (v->common.is_json) {
-		auto_json json_t *json = holders_json(&h);
+		auto_json json_t *json = holders_json(&h, unseen);
 		show_json(json);
 	} else {
-		show_holders(&h);
+		show_holders(&h, unseen);
 	}
 	holders_done(&h);
 	return 0;
@@ -77,13 +85,14 @@ static int run_holders(void *values, char **args, size_t count, struct err *err)
 // A refusal that names every holder is also a result.
 static int show_in_use(const struct holders *h, bool is_json, const struct err *err)
 {
+	const char *unseen = holders_blocking(h) || h->console ? NULL : err->text;
 	log_err(err);
 	if (is_json) {
 		auto_json json_t *json = show_failure_json(err);
-		json_object_set_new(json, "holders", holders_json(h));
+		json_object_set_new(json, "holders", holders_json(h, unseen));
 		show_json(json);
-	} else {
-		show_holders(h);
+	} else if (!unseen) { // else the error has said it
+		show_holders(h, NULL);
 	}
 	return err_info(err->code)->exit_status;
 }
@@ -121,7 +130,7 @@ static int run_unload(void *values, char **args, size_t count, struct err *err)
 		return err->code == E_IN_USE ? show_in_use(&h, v->common.is_json, err) : -1;
 	if (v->common.is_json) {
 		auto_json json_t *json =
-			json_pack("{s:o, s:o}", "unloaded", json_strv(&unloaded), "holders", holders_json(&h));
+			json_pack("{s:o, s:o}", "unloaded", json_strv(&unloaded), "holders", holders_json(&h, NULL));
 		show_json(json);
 	} else if (unloaded.count) {
 		auto_str char *names = strv_join(&unloaded, ", ");
@@ -136,7 +145,7 @@ const struct cmd cmd_holders = {
 	.name = "holders",
 	.help = "show who uses the driver: processes, containers, pods and modules",
 	.about = "Checks the open files, mappings and mounts of every process, and the modules that depend on the "
-		 "driver.\n\n"
+		 "driver; with nvidia-drm also whether the kernel's console has its frame buffer.\n\n"
 		 "  kmodsmith holders\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
