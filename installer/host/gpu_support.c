@@ -115,12 +115,12 @@ static void describe_gpu(char **text, const struct gpu *gpu)
 }
 
 struct coverage {
-	size_t count;  // GPUs that count
-	size_t served; // of these, how many are supported by an available flavour
-	unsigned all;  // available flavours that support every GPU
-	unsigned raw;  // flavours that support any of the GPUs, available or not
-	char *list;    // the first four GPUs described
-	char *names;   // their architectures, each once
+	size_t count;   // GPUs that count
+	unsigned all;   // available flavours that support every GPU
+	unsigned raw;   // flavours that support any of the GPUs, available or not
+	unsigned every; // flavours that support every GPU, available or not
+	char *list;     // the first four GPUs described
+	char *names;    // their architectures, each once
 };
 
 static void coverage_done(struct coverage *t)
@@ -132,7 +132,7 @@ static void coverage_done(struct coverage *t)
 static struct coverage count_coverage(const struct gpus *gpus, unsigned branch, unsigned available)
 {
 	enum { MOST_NAMED = 4 };
-	struct coverage t = { .all = available };
+	struct coverage t = { .all = available, .every = BOTH };
 	for (size_t i = 0; i < gpus->count; i++) {
 		const struct gpu *gpu = &gpus->items[i];
 		if (gpu->kind != GPU_DISPLAY || !gpu_is_ours(gpu))
@@ -140,7 +140,7 @@ static struct coverage count_coverage(const struct gpus *gpus, unsigned branch, 
 		unsigned flavours = gpu_support_flavours(gpu, branch);
 		t.all &= flavours;
 		t.raw |= flavours;
-		t.served += (flavours & available) != 0;
+		t.every &= flavours;
 		if (!t.names || !strstr(t.names, find_generation(gpu->device)->name))
 			str_add(&t.names, "%s%s", t.names ? ", " : "", find_generation(gpu->device)->name);
 		if (t.count++ < MOST_NAMED)
@@ -154,8 +154,19 @@ static struct coverage count_coverage(const struct gpus *gpus, unsigned branch, 
 static int choose_auto(const struct coverage *t, const char *version, unsigned branch, enum module_type *ret,
 		       char **ret_why, struct err *err)
 {
-	if (!t->all && !t->served)
+	if (!t->all && !t->raw)
 		return err_set(err, E_UNSUPPORTED_GPU, "driver %s does not support %s", version, t->list);
+	if (!t->all && t->every) {
+		const char *has = module_type_name((enum module_type)(BOTH & ~t->every)),
+			   *lacks = module_type_name((enum module_type)t->every);
+		err_set(err, E_FLAVOUR,
+			"only the %s modules of driver %s are at hand, and the %s ones are needed for %s", has, version,
+			lacks, t->list);
+		return err_next(err,
+				"name what has the %s modules: another package, or NVIDIA's own file, which has "
+				"both: --source NVIDIA-Linux-*-%s.run",
+				lacks, version);
+	}
 	if (!t->all)
 		return err_set(err, E_MIXED_GPUS, "no module type of driver %s supports every GPU: %s", version,
 			       t->list);
@@ -211,8 +222,12 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 	int r = request == MODULE_TYPE_AUTO ? choose_auto(&t, driver_version, branch, &flavour, &why, err) :
 					      choose_requested(here, &t, driver_version, branch, request, &why, err);
 	struct err mixed; // then no other driver helps
+	if (r < 0 && gpu_support_check(here, &mixed) < 0) {
+		err_code(err, request == MODULE_TYPE_AUTO ? mixed.code : err->code); // as doctor says it
+		return err_next(err, "%s", mixed.next);
+	}
 	if (r < 0)
-		return gpu_support_check(here, &mixed) < 0 ? err_next(err, "%s", mixed.next) : -1;
+		return -1;
 	*ret = flavour;
 	if (ret_why)
 		*ret_why = TAKE(why);

@@ -29,9 +29,10 @@ char *gpu_support_text(const struct gpus *gpus);
 //   auto      the one flavour that supports every GPU; if both do: proprietary before branch 560, else open
 //   explicit  used if it supports at least one GPU; the others are named in *ret_why (a user's override is logged)
 //
-// E_UNSUPPORTED_GPU  this driver version, in the available flavours, supports none of the GPUs
+// E_UNSUPPORTED_GPU  this driver version supports none of the GPUs
 // E_MIXED_GPUS       some are supported and others not, or no single flavour supports all (auto only)
-// E_FLAVOUR          the requested flavour is not available, or supports none of the GPUs while the other one would
+// E_FLAVOUR          the flavour that would support all of them is not available (auto), or the requested one is not, or
+//                    supports none of the GPUs while the other one would
 // E_USAGE            driver_version is not a version
 // Each error names the devices: "0000:40:00.0 10de:1db6 Volta". Without GPUs, or with NULL, the default of the branch
 // is chosen. ret_why: one line for the plan and the log, which the caller frees; may be NULL.

@@ -203,7 +203,7 @@ h100x2-unloaded|--package $package --flavour proprietary|E_NO_PACKAGE|flavour is
 h100x2-unloaded|--package $package --modules peermem|E_NO_PACKAGE|it has no nvidia-peermem
 h100x2-unloaded|--package $package --param nvidia|E_USAGE|--param 'nvidia' is not MODULE:NAME=VALUE
 h100x2-unloaded|--package $package --flavour shut|E_USAGE|--flavour 'shut' is not one of auto, open, proprietary
-pascal|--package $package|E_UNSUPPORTED_GPU|10de:1bb3 Pascal (proprietary only
+pascal|--package $package|E_FLAVOUR|the proprietary ones are needed for 0000:3b:00.0 10de:1bb3 Pascal
 pascal|--package $package --flavour open|E_FLAVOUR|proprietary does
 mixed|--driver 575.57|E_MIXED_GPUS|0000:5e:00.0 10de:2901 Blackwell (open only
 nouveau|--package $package|E_FIRMWARE|nvidia/535.261.03/gsp_tu10x.bin: the open modules need it for 0000:3b:00.0 (Turing)

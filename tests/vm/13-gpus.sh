@@ -27,7 +27,7 @@ like "  and the old driver serves" "$(cat /proc/driver/nvidia/version)" 'NVIDIA 
 t "unload" kmodsmith unload
 rm -r /var/lib/kmodsmith # a node that knows nothing
 
-for row in "gpu_id=0x1bb3 boot0=0x134000a1 boot42=0x134a1000:E_UNSUPPORTED_GPU:Pascal by its PCI id" \
+for row in "gpu_id=0x1bb3 boot0=0x134000a1 boot42=0x134a1000:E_FLAVOUR:Pascal by its PCI id" \
   "gpu_id=0x2901 boot0=0x1b2000a1 boot42=0x1b2a1000:E_UNSUPPORTED_GPU:a GPU younger than the driver" \
   "irq=0:E_NO_DEVICE:no interrupt" \
   "boot0=0xffffffff boot42=0xffffffff:E_NO_DEVICE:fallen off the bus"; do
