@@ -248,6 +248,19 @@ void farm_end(struct farm *f)
 	free(f->laws);
 }
 
+void farm_restore(struct farm *f, uint64_t version)
+{
+	sim_restore(f->sim, version);
+	for (unsigned i = 0; i < f->count; i++) {
+		auto_str char *path = api_node(f->nodes[i].name);
+		json_decref(f->objects[i]);
+		f->objects[i] = json_incref((json_t *)(uintptr_t)sim_get(f->sim, path));
+		free(TAKE(f->nodes[i].said)); // the agent reads its Node again, and carries out what it finds there
+		f->nodes[i].go[0] = '\0';
+		f->nodes[i].is_told = false;
+	}
+}
+
 void farm_pod(struct farm *f, unsigned node, const char *name)
 {
 	sim_make(f->sim, "/api/v1/namespaces/default/pods",

@@ -49,6 +49,8 @@ void farm_end(struct farm *f);
 struct target_hash farm_target(const char *policy); // of its first pool; aborts if it is not valid
 void farm_old(struct target *ret);                  // the driver that agents find loaded; caller releases it
 void farm_store(struct farm_node *n, const struct target_hash *target_hash); // onto its disk
+// etcd is restored from a backup of that version; the machines go on as they are.
+void farm_restore(struct farm *f, uint64_t version);
 void farm_policy(struct farm *f, const char *policy);                        // another one
 void farm_pod(struct farm *f, unsigned node, const char *name);              // of a ReplicaSet, requests a GPU
 void farm_pod_that_stays(struct farm *f, unsigned node, const char *name);   // with a finalizer

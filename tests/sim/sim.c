@@ -179,3 +179,16 @@ void sim_compact(struct sim *s)
 {
 	sim_store_compact(&s->store, s->store.version);
 }
+
+uint64_t sim_version(const struct sim *s)
+{
+	return s->store.version;
+}
+
+void sim_restore(struct sim *s, uint64_t version)
+{
+	sim_store_restore(&s->store, version);
+	const struct sim_shelf *pods = &s->store.shelves[SIM_PODS - sim_kinds];
+	for (size_t i = 0; i < pods->count; i++) // kubelets end what was ending then
+		sim_kubelet(s, pods->rows[i].key);
+}

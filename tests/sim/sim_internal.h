@@ -62,6 +62,7 @@ struct sim_store {
 	struct sim_change *changes; // by version
 	size_t count, room, keep;
 	uint64_t version, compacted; // the history up to compacted is dropped
+	unsigned restores;           // so often it was restored from a backup
 	uint64_t uids;
 };
 void sim_store_done(struct sim_store *s);
@@ -69,6 +70,7 @@ json_t *sim_store_get(const struct sim_store *s, const struct sim_kind *kind, co
 void sim_store_put(struct sim_store *s, const struct sim_kind *kind, const char *key, json_t *take);
 void sim_store_remove(struct sim_store *s, const struct sim_kind *kind, const char *key);
 void sim_store_compact(struct sim_store *s, uint64_t version);
+void sim_store_restore(struct sim_store *s, uint64_t version);
 size_t sim_store_after(const struct sim_store *s, uint64_t version); // index of the first newer change
 // All objects of a kind at that version, by key; the caller frees the rows, not the objects.
 size_t sim_store_at(const struct sim_store *s, const struct sim_kind *kind, uint64_t version, struct sim_row **ret);
@@ -134,8 +136,9 @@ struct sim_watch {
 	struct sim_path path;
 	uint64_t version; // changes up to this one were sent
 	long end_ms, bookmark_ms;
-	long lag_ms; // delay of events
-	char *key;   // of the last event
+	long lag_ms;       // delay of events
+	char *key;         // of the last event
+	unsigned restores; // of the store, when it began
 	bool is_over;
 };
 struct sim_watch *sim_watch_new(struct sim *s, struct sim_path *take);

@@ -149,17 +149,44 @@ size_t sim_store_at(const struct sim_store *s, const struct sim_kind *kind, uint
 	return count;
 }
 
+static void shelf_done(struct sim_shelf *shelf)
+{
+	for (size_t i = 0; i < shelf->count; i++) {
+		free(shelf->rows[i].key);
+		json_decref(shelf->rows[i].object);
+	}
+	free(shelf->rows);
+	*shelf = (struct sim_shelf){ 0 };
+}
+
+// Objects and versions as they were: the next change gets a version that was given before.
+void sim_store_restore(struct sim_store *s, uint64_t version)
+{
+	struct sim_shelf then[SIM_KINDS] = { 0 };
+	size_t kept = sim_store_after(s, version);
+	for (size_t k = 0; k < SIM_KINDS; k++) {
+		then[k].count = then[k].room = sim_store_at(s, &sim_kinds[k], version, &then[k].rows);
+		for (size_t i = 0; i < then[k].count; i++) {
+			then[k].rows[i].key = str_dup(then[k].rows[i].key);
+			json_incref(then[k].rows[i].object);
+		}
+	}
+	for (size_t k = 0; k < SIM_KINDS; k++) {
+		shelf_done(&s->shelves[k]);
+		s->shelves[k] = then[k];
+	}
+	while (s->count > kept)
+		forget_change(&s->changes[--s->count]);
+	s->version = version;
+	s->restores++;
+}
+
 void sim_store_done(struct sim_store *s)
 {
 	for (size_t i = 0; i < s->count; i++)
 		forget_change(&s->changes[i]);
 	free(s->changes);
-	for (size_t k = 0; k < SIM_KINDS; k++) {
-		for (size_t i = 0; i < s->shelves[k].count; i++) {
-			free(s->shelves[k].rows[i].key);
-			json_decref(s->shelves[k].rows[i].object);
-		}
-		free(s->shelves[k].rows);
-	}
+	for (size_t k = 0; k < SIM_KINDS; k++)
+		shelf_done(&s->shelves[k]);
 	*s = (struct sim_store){ 0 };
 }

@@ -10,7 +10,9 @@ struct sim_watch *sim_watch_new(struct sim *s, struct sim_path *take)
 	enum { LONGEST_S = 1800, BEFORE_END_MS = 2000 };
 	struct sim_watch *w = mem_alloc(sizeof(*w));
 	long seconds = take->timeout_s ? (long)take->timeout_s : LONGEST_S;
-	*w = (struct sim_watch){ .sim = s, .path = *take, .end_ms = sim_now_ms() + seconds * 1000 };
+	*w = (struct sim_watch){
+		.sim = s, .path = *take, .restores = s->store.restores, .end_ms = sim_now_ms() + seconds * 1000
+	};
 	*take = (struct sim_path){ 0 };
 	w->bookmark_ms = sim_now_ms() + s->o.bookmark_ms;
 	if (w->bookmark_ms > w->end_ms - BEFORE_END_MS)
@@ -104,6 +106,7 @@ static char *initial_event(struct sim_watch *w)
 char *sim_watch_next(struct sim_watch *w)
 {
 	const struct sim_store *store = &w->sim->store;
+	w->is_over = w->is_over || w->restores != store->restores; // its API server was started again
 	if (w->is_over)
 		return NULL;
 	if (w->version == 0 && !str_eq(w->path.version, "0"))
@@ -133,6 +136,8 @@ long sim_watch_due(const struct sim_watch *w)
 {
 	const struct sim_store *store = &w->sim->store;
 	size_t next = sim_store_after(store, w->version);
+	if (w->restores != store->restores)
+		return sim_now_ms();
 	long due = w->path.has_bookmarks && w->bookmark_ms < w->end_ms ? w->bookmark_ms : w->end_ms;
 	if (next < store->count && store->changes[next].ms + w->lag_ms < due)
 		due = store->changes[next].ms + w->lag_ms;

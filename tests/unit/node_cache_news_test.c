@@ -136,20 +136,24 @@ static void nodes_are_added_and_removed(void **state)
 	node_cache_done(&none);
 }
 
-// Also by an old version of it: that it is there is what counts.
+// A list is the truth, also where versions have gone back: etcd was restored from a backup.
 static void nodes_missing_in_a_list_are_removed(void **state)
 {
 	(void)state;
 	struct node_cache f;
 	begin(&f);
 	assert_true(put(&f, "c", "u-c", "7", NULL));
+	f.nodes[node_cache_find(&f, "b", "u-b")].facts.seen = (struct pods_seen){ .pods = 0, .jobs = 0 };
 	node_cache_list_begin(&f);
-	put(&f, "b", "u-b", "1", "0 1");
+	assert_true(put(&f, "b", "u-b", "1", "0 1"));
 	put(&f, "d", "u-d", "8", NULL);
 	node_cache_list_end(&f);
 	assert_int_equal(f.count, 2);
 	assert_true(node_cache_find(&f, "b", "u-b") < f.count && node_cache_find(&f, "d", "u-d") < f.count);
-	assert_string_equal(f.entries[node_cache_find(&f, "b", "u-b")].version, "6");
+	assert_string_equal(f.entries[node_cache_find(&f, "b", "u-b")].version, "1");
+	assert_int_equal(f.nodes[node_cache_find(&f, "b", "u-b")].facts.seen.pods,
+			 PODS_UNSEEN);                 // of a history that is gone
+	assert_false(put(&f, "d", "u-d", "5", "0 1")); // a late event still is
 	node_cache_list_begin(&f);
 	node_cache_list_end(&f);
 	assert_int_equal(f.count, 0);

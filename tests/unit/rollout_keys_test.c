@@ -162,7 +162,6 @@ static void agents_may_write_anything(void **state)
 					      "1.1:stage:failed",
 					      "1.1:stage:failed:none:x",
 					      "1.1:stage:failed:permanent:a b",
-					      "1.1:none:done",
 					      "x.1:stage:done",
 					      "foreign",
 					      "none none",

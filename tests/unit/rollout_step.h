@@ -21,7 +21,7 @@ struct row {
 	unsigned again, attempts, tries;
 	enum verb go;
 	enum result answer;
-	bool is_older; // the answer: to an order before this one
+	bool is_older, is_newer; // the answer: to an order before this one, or after it
 	enum failing failing;
 	int ago, ordered; // seconds since the state began, and since the order was repeated
 	bool late, deadlineless;
@@ -81,7 +81,7 @@ static void describe(const struct row *w)
 	if (w->go)
 		r->go = (struct order){ { 1, 9 }, w->go, is_back ? r->previous : r->target };
 	if (w->answer) {
-		m.report.ack.seq = w->is_older ? (struct seq){ 1, 8 } : r->go.seq;
+		m.report.ack.seq = w->is_older ? (struct seq){ 1, 8 } : w->is_newer ? (struct seq){ 1, 10 } : r->go.seq;
 		m.report.ack.verb = w->go;
 	}
 	m.report.ack.result = w->answer;

@@ -83,7 +83,8 @@ static const char *note(const struct scene *s, const char *key)
 	return sim_text(sim_get(s->sim, "/api/v1/nodes/mine"), keys);
 }
 
-// A watch ends by itself after half an hour, a little later on each node, and goes on where it was.
+// A watch ends by itself after half an hour, a little later on each node. The Node is read before the next one: only so
+// it is seen that versions have gone back.
 static void a_day_of_an_idle_node(void **state)
 {
 	(void)state;
@@ -91,12 +92,12 @@ static void a_day_of_an_idle_node(void **state)
 	size_t count;
 	begin(&s, "");
 	wait_s(&s.n, 24 * 3600);
-	assert_int_equal(sim_count(s.sim, "agent", "get"), 1);
 	assert_in_range(sim_count(s.sim, "agent", "watch"), 36, 49);
-	assert_int_equal(sim_count(s.sim, "agent", NULL), 1 + sim_count(s.sim, "agent", "watch"));
+	assert_int_equal(sim_count(s.sim, "agent", NULL), 2 * sim_count(s.sim, "agent", "watch"));
 	const struct sim_call *calls = sim_log(s.sim, &count);
-	assert_string_equal(calls[0].path, "/api/v1/nodes/mine");
-	for (size_t i = 1; i < count; i++)
+	for (size_t i = 0; i < count; i += 2)
+		assert_string_equal(calls[i].path, "/api/v1/nodes/mine");
+	for (size_t i = 1; i < count; i += 2)
 		expect(strstr(calls[i].path, "/api/v1/nodes?") && strstr(calls[i].path, "metadata.name%3Dmine"),
 		       calls[i].path);
 	end(&s);

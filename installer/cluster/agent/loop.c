@@ -417,6 +417,15 @@ static void reap_child(struct agent *a)
 	a->look_ms = 0;
 }
 
+// The order on the Node is not newer than one that was carried out and taken back: etcd was restored from a backup. The
+// coordinator has to count on from here.
+static bool is_order_passed(const struct agent *a)
+{
+	const struct record *orders = a->policy.mode != MODE_SELF ? agent_orders(a) : NULL;
+	return orders && orders->go.verb != VERB_NONE && a->journal.step == AGENT_IDLE &&
+	       node_seq_cmp(orders->go.seq, a->journal.order.seq) <= 0;
+}
+
 static void write_agent_annotations(struct agent *a)
 {
 	struct err why;
@@ -426,6 +435,9 @@ static void write_agent_annotations(struct agent *a)
 	bool is_news = *a->trouble && !*n->value[AGENT_TROUBLE];
 	agent_annotations(&a->journal, &a->facts, &a->told, a->site->boot, &words);
 	snprintf(words.value[AGENT_TROUBLE], AGENT_VALUE, "%s", a->trouble);
+	if (is_order_passed(a))
+		snprintf(words.value[AGENT_ACK], AGENT_VALUE, "%u.%u:%s:%s", a->journal.order.seq.epoch,
+			 a->journal.order.seq.n, verb_names[VERB_NONE], result_names[RESULT_DONE]);
 	// What is unknown or was not requested stays as it is on the Node.
 	if (is_young || !*words.value[AGENT_ACK])
 		memcpy(words.value[AGENT_ACK], n->value[AGENT_ACK], AGENT_VALUE);

@@ -118,8 +118,11 @@ int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
 	if (!n->watch.own) {
 		unsigned seconds = WATCH_S + (unsigned)(target_hash_of_text(n->name) % WATCH_SPREAD_S);
 		bool is_gone = n->watch.is_gone;
-		if ((!n->watch.version || is_gone) && read_own_node(n, err) < 0)
+		// Each time: if etcd was restored from a backup, a watch from the version that is known hears nothing.
+		if (read_own_node(n, err) < 0) {
+			n->is_read = n->is_read && err->code != E_NOT_FOUND;
 			return count_node_failure(n);
+		}
 		if (is_gone) // an unchanged Node has a version that is just as old: watch from any version
 			free(TAKE(n->watch.version));
 		if (kube_watch_begin(n->kube, &n->watch, seconds, err) < 0)

@@ -191,12 +191,21 @@ static int reconcile_node(struct coordinator *c, const struct cluster *cl, const
 	return r < 0 ? 0 : d.rule || r > 0;
 }
 
+// etcd may have been restored from a backup: everything is read again before anything else is decided. A watch that
+// continues from a version of before would hear nothing for hours.
+static bool is_history_gone(const struct coordinator *c)
+{
+	return c->resets != c->leader.lease.resets;
+}
+
 // moves: of the node cache when cl and s were made. 1 = something changed, so plan again.
 static int reconcile_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s, unsigned long moves)
 {
 	struct err why;
 	bool has_changed = false;
-	for (size_t i = 0; c->node_cache.moves == moves && i < c->node_cache.count && leader_is_sure(&c->leader); i++) {
+	for (size_t i = 0; c->node_cache.moves == moves && i < c->node_cache.count && leader_is_sure(&c->leader) &&
+			   !is_history_gone(c);
+	     i++) {
 		has_changed = reconcile_node(c, cl, s, i) > 0 || has_changed;
 		leader_keep(&c->leader, &why);
 	}
@@ -274,7 +283,7 @@ static int reconcile(struct coordinator *c, struct err *err)
 {
 	enum { ROUNDS_MOST = 32 };
 	check_other_leaders(c);
-	for (int round = 0; round < ROUNDS_MOST; round++) {
+	for (int round = 0; round < ROUNDS_MOST && !is_history_gone(c); round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
 		const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
 		const char *requests[GATE_COUNT];
@@ -393,6 +402,12 @@ static int take_lead(struct coordinator *c, struct err *err)
 		r = leader_keep(&c->leader, &why);
 		if (r < 0)
 			coordinator_report_trouble(c, "renewing the Lease", &why);
+		if (is_history_gone(c)) {
+			scheduler_ledger_done(&c->ledger);
+			leader_ledger(&c->leader, &c->ledger);
+			c->is_loaded = false;
+			c->resets = c->leader.lease.resets;
+		}
 		return r == 0 || !leader_is_sure(&c->leader) ? fail_lost_lead(err) : 1;
 	}
 	r = leader_try(&c->leader, &c->ledger, &why);

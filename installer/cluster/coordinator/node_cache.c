@@ -137,9 +137,10 @@ bool node_cache_put(struct node_cache *f, const json_t *node, const struct polic
 	}
 	bool is_same = str_eq(f->nodes[at].uid, now.uid);
 	f->entries[at].is_listed = true;
-	if (is_stale_object(&f->entries[at], metadata))
+	bool is_older = is_stale_object(&f->entries[at], metadata);
+	if (is_older && !f->is_listing)
 		return false;
-	if (is_same) {
+	if (is_same && !is_older) { // what was seen of its pods may not be so any more after a restore
 		now.facts.is_ours = f->nodes[at].facts.is_ours;
 		now.facts.seen = f->nodes[at].facts.seen;
 	} else {
@@ -172,12 +173,14 @@ void node_cache_remove(struct node_cache *f, const json_t *node)
 
 void node_cache_list_begin(struct node_cache *f)
 {
+	f->is_listing = true;
 	for (size_t i = 0; i < f->count; i++)
 		f->entries[i].is_listed = false;
 }
 
 void node_cache_list_end(struct node_cache *f)
 {
+	f->is_listing = false;
 	for (size_t i = f->count; i-- > 0;)
 		if (!f->entries[i].is_listed)
 			node_cache_forget(f, i);

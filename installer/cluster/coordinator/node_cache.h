@@ -21,6 +21,7 @@ struct node_cache {
 	size_t count, room;
 	uint32_t *index;     // by name; 0 = free, else the index of a node + 1
 	size_t slots;        // of the index, a power of two
+	bool is_listing;     // between node_cache_list_begin() and node_cache_list_end()
 	unsigned long moves; // counts added, removed and replaced nodes: indices are not valid after that
 };
 #define NODE_CACHE_NONE ((struct node_cache){ 0 })
@@ -41,6 +42,7 @@ bool node_cache_put(struct node_cache *f, const json_t *node, const struct polic
 void node_cache_renew(struct node_cache *f, const json_t *node, const struct policy *policy);
 void node_cache_remove(struct node_cache *f, const json_t *node); // exactly this object, not a later one of its name
 void node_cache_forget(struct node_cache *f, size_t at);          // the last one takes its place
-// Around a LIST: nodes that were not put in between are removed.
+// Around a LIST, during which no watch runs: nodes that were not put in between are removed. A list is the truth, also
+// where its objects are older than what is known: etcd was restored from a backup.
 void node_cache_list_begin(struct node_cache *f);
 void node_cache_list_end(struct node_cache *f);

@@ -116,10 +116,13 @@ int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err
 	int r = write_lease_object(l, hold, json_incref(same), err);
 	if (r != 0)
 		return r;
-	// The faster writer may be ourselves: a write went through, and its answer was lost.
+	// The faster writer may be ourselves.
 	if (lease_read(l, err) < 0)
 		return -1;
 	if (!str_eq(json_string_value(lease_spec(l, "holderIdentity")), l->holder))
 		return 0;
-	return write_lease_object(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(same), err);
+	l->resets++;
+	json_t *there = json_object_get(json_object_get(l->seen, "metadata"), "annotations");
+	auto_json json_t *kept = hold != LEASE_KEEP ? json_incref(same) : there ? json_incref(there) : json_object();
+	return write_lease_object(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(kept), err);
 }

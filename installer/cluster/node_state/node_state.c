@@ -68,7 +68,7 @@ static void take_ack(struct report *r, const char *value)
 	} else if (at) {
 		return;
 	}
-	if (verb <= 0 || result <= 0)
+	if (verb < 0 || result <= 0)
 		return;
 	r->ack = ack.ack;
 	r->ack.verb = (enum verb)verb;

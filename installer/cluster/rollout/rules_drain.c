@@ -284,8 +284,9 @@ static bool is_load_halted(const struct view *v)
 }
 static bool is_load_again(const struct view *v)
 {
-	return (rule_has_failed_as(v, FAILING_TRANSIENT) || rule_has_failed_as(v, FAILING_BUSY)) &&
-	       !rule_is_target_spent(v) && rule_has_backed_off(v, v->m->record.tries);
+	bool is_retried = (rule_has_failed_as(v, FAILING_TRANSIENT) || rule_has_failed_as(v, FAILING_BUSY)) &&
+			  rule_has_backed_off(v, v->m->record.tries);
+	return (is_retried || rule_is_passed(v)) && !rule_is_target_spent(v);
 }
 static void order_load_again(const struct view *v, struct decision *d)
 {
@@ -312,7 +313,8 @@ static bool is_cause_gone(const struct view *v)
 	case REASON_FOREIGN_CONTROLLER:
 		return !node_state_is_foreign(v->m);
 	case REASON_AGENT_SILENT:
-		return rule_is_answered(v, RESULT_DONE) || rule_is_answered(v, RESULT_FAILED) || is_new;
+		return rule_is_answered(v, RESULT_DONE) || rule_is_answered(v, RESULT_FAILED) || rule_is_passed(v) ||
+		       is_new;
 	case REASON_RECEIPT_MISSING:
 		return !v->m->facts.is_unschedulable;
 	case REASON_HOLDER_PROTECTED:

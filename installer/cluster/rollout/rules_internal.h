@@ -24,9 +24,18 @@ static inline bool rule_is_retry_requested(const struct view *v) // one more att
 {
 	return v->m->facts.retry && v->m->facts.retry != v->m->record.retry;
 }
+bool rule_has_answered(const struct view *v); // in any way
+// The agent has accepted a later order, or another one with this number, and never begins this one: etcd was restored
+// from a backup, and what was ordered since is on the agent's disk alone.
+static inline bool rule_is_passed(const struct view *v)
+{
+	return v->m->report.ack.result != RESULT_NONE && !rule_has_answered(v) &&
+	       node_seq_cmp(v->m->report.ack.seq, v->m->record.go.seq) >= 0;
+}
 static inline bool rule_is_ordered(const struct view *v, enum verb verb, const struct target_hash *target_hash)
 {
-	return v->m->record.go.verb == verb && target_hash_eq(&v->m->record.go.target_hash, target_hash);
+	const struct order *go = &v->m->record.go;
+	return go->verb == verb && target_hash_eq(&go->target_hash, target_hash) && !rule_is_passed(v);
 }
 // NVIDIA's operator manages the driver of the node by now, and its driver is loaded.
 static inline bool rule_is_handed_over(const struct view *v)

@@ -10,7 +10,7 @@ bool rule_is_loaded(const struct view *v, const struct target_hash *target_hash)
 	       target_hash_eq(&r->loaded, target_hash);
 }
 
-static bool is_ack_of_order(const struct view *v)
+bool rule_has_answered(const struct view *v)
 {
 	return node_seq_cmp(v->m->report.ack.seq, v->m->record.go.seq) == 0 &&
 	       v->m->report.ack.verb == v->m->record.go.verb;
@@ -21,13 +21,13 @@ bool rule_is_silent(const struct view *v)
 	enum { ANSWERS_AWAITED = 3 };
 	const struct record *r = &v->m->record;
 	int64_t begin = r->ordered > r->since ? r->ordered : r->since; // a repeated order counts from its own time
-	return r->go.verb != VERB_NONE && !is_ack_of_order(v) &&
+	return r->go.verb != VERB_NONE && !rule_has_answered(v) &&
 	       v->now >= begin + ANSWERS_AWAITED * (int64_t)policy_span(v->pool, SPAN_ACK);
 }
 
 bool rule_is_answered(const struct view *v, enum result result)
 {
-	return v->m->record.go.verb != VERB_NONE && is_ack_of_order(v) && v->m->report.ack.result == result;
+	return v->m->record.go.verb != VERB_NONE && rule_has_answered(v) && v->m->report.ack.result == result;
 }
 
 bool rule_is_target_spent(const struct view *v)
