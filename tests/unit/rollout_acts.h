@@ -237,8 +237,9 @@ static bool check_decision(const struct world *w, unsigned i, const struct decis
 		return violates("a lost cordon", w, i);
 	if (!info->is_disruptive && next->paused && (next->phase == PHASE_DONE || next->phase == PHASE_IDLE))
 		return violates("operands left paused", w, i);
-	// But for an agent that never answered while it staged: what it says in the end to that order is waited for.
-	bool is_silent = next->reason.code == REASON_AGENT_SILENT && next->go.verb == VERB_STAGE;
+	// But for an agent that never answered while it staged or validated: what it says in the end is waited for.
+	bool is_silent = next->reason.code == REASON_AGENT_SILENT &&
+			 (next->go.verb == VERB_STAGE || next->go.verb == VERB_VALIDATE);
 	if ((next->phase == PHASE_IDLE || next->phase == PHASE_FAILED) && next->go.verb != VERB_NONE && !is_silent)
 		return violates("an order is left on a node that is let alone", w, i);
 	if (node_seq_cmp(next->seq, was->seq) <= 0)

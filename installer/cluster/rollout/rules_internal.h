@@ -54,6 +54,12 @@ static inline unsigned rule_failed_drains(const struct record *r, const struct t
 	return target_hash_eq(&r->drains.target_hash, target_hash) ? r->drains.failed : 0;
 }
 bool rule_is_silent(const struct view *v); // the agent did not even accept the last order
+// It failed because its agent did not answer the order to validate, and still does not.
+static inline bool rule_is_mute(const struct view *v)
+{
+	return v->m->record.reason.code == REASON_AGENT_SILENT && v->m->record.go.verb == VERB_VALIDATE &&
+	       !rule_has_answered(v) && !rule_is_passed(v);
+}
 bool rule_is_loaded(const struct view *v, const struct target_hash *target_hash); // exactly this one
 // It returns to service with the driver that it has: no move to a target, so no halt stops it.
 static inline bool rule_recovers(const struct view *v)

@@ -122,6 +122,17 @@ static bool is_driver_unhealthy(const struct view *v)
 	return rule_has_failed_as(v, FAILING_PERMANENT) ||
 	       (rule_is_answered(v, RESULT_FAILED) && v->m->record.tries >= TRIES) || rule_is_answered(v, RESULT_DONE);
 }
+// The target is not blamed, no other driver is ordered from an agent that is not there, and the attempt does not count.
+// The order stays, and its answer is the first word of an agent that is back.
+static bool is_mute_in_time(const struct view *v)
+{
+	return rule_is_expired(v) && rule_is_silent(v);
+}
+static void fail_mute(const struct view *v, struct decision *d)
+{
+	rule_enter_phase(v, d, PHASE_FAILED, REASON_AGENT_SILENT, "");
+	d->next.attempts = (uint16_t)(d->next.attempts - (d->next.attempts > 0));
+}
 static bool is_drifted(const struct view *v)
 {
 	const struct report *r = &v->m->report;
@@ -263,7 +274,7 @@ static bool is_new_target(const struct view *v)
 	struct target_hash goal = transition_goal(v);
 	return rule_stand_down_reason(v) == REASON_NONE && target_hash_is_set(&goal) &&
 	       !target_hash_eq(&goal, &v->m->record.target) && !target_hash_eq(&goal, &v->m->record.failed) &&
-	       !is_goal_halted(v);
+	       !is_goal_halted(v) && !rule_is_mute(v);
 }
 static bool is_healed(const struct view *v)
 {
@@ -280,6 +291,22 @@ static void recover_node(const struct view *v, struct decision *d)
 	    !target_hash_eq(&goal, &v->m->report.loaded))
 		rule_count_drain(d, false);
 	rule_queue_recovery(v, d);
+}
+
+// Its agent is back. What it has by now is validated, whatever was ordered before; if that fails, it goes back.
+static bool is_heard_again(const struct view *v)
+{
+	return v->m->record.reason.code == REASON_AGENT_SILENT && v->m->record.go.verb == VERB_VALIDATE &&
+	       !rule_is_mute(v) && rule_stand_down_reason(v) == REASON_NONE;
+}
+static void validate_found(const struct view *v, struct decision *d)
+{
+	const struct report *r = &v->m->report;
+	bool is_other = r->has_loaded && !r->is_foreign && target_hash_is_set(&r->loaded) &&
+			!target_hash_eq(&r->loaded, &v->m->record.failed);
+	if (is_other)
+		rule_set_target(v, d, r->loaded);
+	rule_validate_target(v, d);
 }
 
 // Excluded, aborted or without a pool, it gets no slot and no other driver: the loaded one is validated as it is.
@@ -321,6 +348,8 @@ const struct rule replace_rules[] = {
 	  REASON_NONE },
 	{ IN(VALIDATING), "the driver is not healthy: the previous one is restored", is_driver_unhealthy, blame_target,
 	  REASON_VALIDATION_FAILED },
+	{ IN(VALIDATING), "the agent did not answer in time: stays cordoned until it does", is_mute_in_time, fail_mute,
+	  REASON_NONE },
 	{ IN(VALIDATING), "not validated in time: the previous driver is restored", rule_is_expired, restore_unproven,
 	  REASON_NONE },
 	{ IN(RESTORING), "NVIDIA's operator has loaded its own driver: released with that driver", rule_is_handed_over,
@@ -344,6 +373,7 @@ const struct rule replace_rules[] = {
 	{ IN(FAILED), "NVIDIA's operator manages the driver now, and nothing of ours is in its way: released",
 	  is_left_to_operator, leave_to_operator, REASON_NONE },
 	{ IN(FAILED), "a retry is requested: one more attempt", is_retry_of_failed, retry_target, REASON_NONE },
+	{ IN(FAILED), "the agent answers again: the driver is validated", is_heard_again, validate_found, REASON_NONE },
 	{ IN(FAILED), "there is a new target: one attempt with it", is_new_target, stage_goal, REASON_NONE },
 	{ IN(FAILED), "its driver is healthy again: queued for validation", is_healed, recover_node, REASON_NONE },
 	{ IN(FAILED), "its driver is healthy, and the node is excluded: validated, then uncordoned",

@@ -139,19 +139,21 @@ enum reason_code transition_rests(const struct view *v)
 	return REASON_NONE;
 }
 
-// Repaired by hand or by a reboot: the agent reports the loaded driver as healthy. It still has to be validated, with a
-// slot, like everything that ends in an uncordon.
+// Repaired by hand or by a reboot: the agent reports the loaded driver as healthy; or it has the target, and was silent
+// since it was ordered to load or validate it. It still has to be validated, with a slot, like everything that ends in an
+// uncordon.
 bool rule_is_provable(const struct view *v)
 {
 	enum { RECOVERIES = 3, TIRED_S = 6 * 60 * 60 };
 	const struct report *r = &v->m->report;
 	const struct record *own = &v->m->record;
-	// Only so often: the report of an agent that is gone stays on the node.
-	bool is_tired = target_hash_eq(&own->target, &r->loaded) && own->attempts >= RECOVERIES &&
-			v->now < own->since + TIRED_S;
-	return own->receipt.is_there && !is_tired && r->has_loaded && !r->is_foreign &&
-	       target_hash_is_set(&r->loaded) && target_hash_eq(&r->health.target_hash, &r->loaded) &&
-	       r->health.result == RESULT_DONE && !target_hash_eq(&r->loaded, &own->failed);
+	bool is_target = target_hash_eq(&own->target, &r->loaded);
+	bool is_judged = target_hash_eq(&r->health.target_hash, &r->loaded) && r->health.result != RESULT_NONE;
+	bool is_tired = is_target && own->attempts >= RECOVERIES && v->now < own->since + TIRED_S;
+	// The report of an agent that is gone stays on the node.
+	return own->receipt.is_there && !rule_is_mute(v) && !is_tired && r->has_loaded && !r->is_foreign &&
+	       target_hash_is_set(&r->loaded) && !target_hash_eq(&r->loaded, &own->failed) &&
+	       (is_judged ? r->health.result == RESULT_DONE : is_target && own->reason.code == REASON_AGENT_SILENT);
 }
 
 // Every state with a span gets its deadline here; that of a drain is never later than its receipt says.
