@@ -134,7 +134,7 @@ static inline void fixture_again(struct fixture *s)
 	s->is_policy_new = true;
 }
 
-// With 1.0 in the kernel and on the disk, and a policy that wants 2.0.
+// Cordoned, with 1.0 in the kernel and on the disk, and a policy that wants 2.0.
 static inline void fixture_begin(struct fixture *s)
 {
 	*s = (struct fixture){
@@ -154,7 +154,7 @@ static inline void fixture_begin(struct fixture *s)
 				       .kube = sim_client(s->sim, "agent"),
 				       .machine = { s, fixture_policy_, fixture_look_, fixture_holders_, fixture_begin_,
 						    fixture_ended_, fixture_log_, fixture_trouble_ } };
-	sim_make(s->sim, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
+	sim_make(s->sim, "/api/v1/nodes", "{'metadata':{'name':'n1'},'spec':{'unschedulable':true}}");
 	fixture_open(s);
 }
 

@@ -21,7 +21,7 @@ struct row {
 	// what stands on the Node: 0 = the same order
 	unsigned n; // 1.n
 	enum verb ordered;
-	bool deleted, unread, paused, running, meaningless;
+	bool deleted, unread, paused, uncordoned, running, meaningless;
 	enum node_phase phase;
 	unsigned waited;
 	// what is so
@@ -72,6 +72,7 @@ static void check(const struct row *w)
 						   j.order,
 				.phase = w->phase,
 				.is_paused = w->paused,
+				.is_cordoned = !w->uncordoned,
 				.is_running = w->running,
 				.is_meant = !w->meaningless,
 				.is_back_meant = agent_known(&j, &j.previous) != NULL,
@@ -100,6 +101,12 @@ static const struct row rows[] = {
 	  .act = AGENT_WAIT },
 	{ "T57 accepted, not begun, and the API cannot be reached", TAKEN(REPLACE), .unread = true, .loaded = OLD,
 	  .act = AGENT_WAIT },
+	{ "T23 accepted, not begun, and the node was uncordoned: pods may have come", TAKEN(REPLACE),
+	  .uncordoned = true, .loaded = OLD, FAILS(BUSY, "not-cordoned") },
+	{ "T23 uncordoned once it was begun: it ends first", BEGUN(REPLACE), .boots = 1, .tries = 1, .uncordoned = true,
+	  .loaded = OLD, .act = AGENT_RUN },
+	{ "T23 a load into an empty kernel needs no cordon", TAKEN(LOAD), .uncordoned = true, .act = AGENT_RUN },
+	{ "T23 a restore goes on", TAKEN(RESTORE), .uncordoned = true, .loaded = OLD, .act = AGENT_RUN },
 	{ "another order with the same number", TAKEN(STAGE), .n = 5, .ordered = VERB_REPLACE, .loaded = OLD,
 	  .act = AGENT_WAIT },
 	{ "the same order again, after its end", .verb = VERB_REPLACE, .step = AGENT_DONE, .loaded = OLD,

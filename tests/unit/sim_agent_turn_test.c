@@ -120,6 +120,25 @@ static void accepted_is_reported_only_for_long_orders(void **state)
 	}
 }
 
+// Somebody uncordoned the node after the order was given: pods may have come since the drain.
+static void nothing_is_unloaded_on_a_node_that_is_not_cordoned(void **state)
+{
+	(void)state;
+	struct fixture s;
+	make_machine(&s, &rows[3]);
+	fixture_run(&s, 1000);
+	sim_merge(s.sim, SEAT_NODE, "{'spec':{'unschedulable':null}}");
+	fixture_order(&s, "1.1", "replace", "2.0");
+	fixture_run(&s, 2000);
+	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:failed:busy:not-cordoned");
+	assert_int_equal(s.children, 0);
+	sim_merge(s.sim, SEAT_NODE, "{'spec':{'unschedulable':true}}");
+	fixture_order(&s, "1.2", "replace", "2.0");
+	fixture_run(&s, 2000);
+	assert_int_equal(s.children, 1);
+	fixture_end(&s);
+}
+
 static void a_worker_that_cannot_start_fails_its_order(void **state)
 {
 	(void)state;
@@ -421,6 +440,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_order_from_start_to_end),
 		cmocka_unit_test(accepted_is_reported_only_for_long_orders),
+		cmocka_unit_test(nothing_is_unloaded_on_a_node_that_is_not_cordoned),
 		cmocka_unit_test(a_worker_that_cannot_start_fails_its_order),
 		cmocka_unit_test(an_unknown_target_is_waited_for),
 		cmocka_unit_test(the_wait_for_an_unknown_target_ends),

@@ -152,8 +152,34 @@ static void killed_everywhere(void **state)
 	}
 }
 
+// T23: somebody uncordons a node after the order to replace, and before its agent has begun. It is cordoned and drained
+// again, and in service in the end.
+static void uncordon_after_the_order(void *ctx)
+{
+	struct scene *s = ctx;
+	if (!strstr(farm_note(&s->f, 0, "kmodsmith.io/go"), ":replace:")) {
+		sim_after(1, uncordon_after_the_order, s);
+		return;
+	}
+	sim_merge(s->f.sim, "/api/v1/nodes/n00", "{'spec':{'unschedulable':null}}");
+	farm_pod(&s->f, 0, "late-0");
+}
+
+static void uncordoned_before_it_begins(void **state)
+{
+	(void)state;
+	struct scene s;
+	scene_begin(&s, GOOD);
+	sim_after(1, uncordon_after_the_order, &s);
+	play(&s);
+	expect_end(&s, "uncordoned");
+	assert_null(sim_get(s.f.sim, "/api/v1/namespaces/default/pods/late-0")); // evicted, and not under a dead driver
+	scene_end(&s);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(killed_everywhere) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(uncordoned_before_it_begins),
+					    cmocka_unit_test(killed_everywhere) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,6 +157,12 @@ static bool is_node_frozen(const struct agent_view *v)
 	enum verb verb = order_of(v)->verb;
 	return is_accepted(v) && v->is_paused && verb != VERB_RESTORE && verb != VERB_VALIDATE;
 }
+// Pods may have come since the drain. The coordinator cordons and drains it again, or leaves it to whoever uncordoned it
+// (T23). A restore brings the node back into service, and goes on.
+static bool is_node_uncordoned(const struct agent_view *v)
+{
+	return is_accepted(v) && order_of(v)->verb == VERB_REPLACE && !v->is_cordoned;
+}
 static bool is_order_loaded_already(const struct agent_view *v)
 {
 	return is_accepted(v) && is_order_change(v) && is_order_loaded(v);
@@ -237,6 +243,8 @@ static const struct row {
 	{ "the order is no longer on the Node: nothing is begun", is_kernel_unknown, AGENT_WAIT, 0, 0, NULL },
 	{ "this node is paused", is_node_frozen, AGENT_WAIT, 0, 0, NULL },
 	{ "the target is loaded already: adopted", is_order_loaded_already, AGENT_FINISH, RESULT_DONE, 0, NULL },
+	{ "the node is not cordoned any more: nothing is unloaded", is_node_uncordoned, AGENT_FINISH, RESULT_FAILED,
+	  FAILING_BUSY, "not-cordoned" },
 	{ "another driver is loaded", is_other_driver_loaded, AGENT_FINISH, RESULT_FAILED, FAILING_PERMANENT, "drift" },
 	{ "the policy does not define the target yet", is_meaning_awaited, AGENT_WAIT, 0, 0, NULL },
 	{ "the policy does not define the target", is_meaningless, AGENT_FINISH, RESULT_FAILED, FAILING_TRANSIENT,

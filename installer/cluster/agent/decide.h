@@ -24,6 +24,7 @@ struct agent_view {
 	struct order go;       // VERB_NONE with seq 0.0: there was none
 	enum node_phase phase; // what the coordinator says of the node
 	bool is_paused;        // by a user
+	bool is_cordoned;      // or nothing schedules pods here: mode self
 	bool is_running;       // a worker is running
 	bool is_meant;         // the target behind the order's hash is known
 	bool is_back_meant;    // and the previous driver

@@ -383,6 +383,7 @@ static bool act_on_choice(struct agent *a)
 			v.go = orders->go;
 		v.phase = orders->phase;
 		v.is_paused = a->node.is_read && a->node.m.facts.is_paused;
+		v.is_cordoned = a->policy.mode == MODE_SELF || a->node.m.facts.is_unschedulable;
 	}
 	struct agent_choice c;
 	agent_choose(&v, &c);

@@ -11,7 +11,7 @@ enum { WATCH_S = 1800, WATCH_SPREAD_S = 600, BACKOFF_MS = 1000, DOUBLINGS = 5, A
 
 #define OURS(prefix)                                                                                        \
 	prefix "metadata uid", prefix "metadata resourceVersion", prefix "metadata labels " KEY_PREFIX "*", \
-		prefix "metadata annotations " KEY_PREFIX "*"
+		prefix "metadata annotations " KEY_PREFIX "*", prefix "spec unschedulable"
 static const char *const NODE[] = { OURS(""), NULL };
 static const char *const EVENT[] = { KUBE_EVENT, OURS("object "), NULL };
 
@@ -40,6 +40,7 @@ static void keep_node_object(struct agent_node *n, const json_t *object)
 	json_t *value, *metadata = json_object_get(object, "metadata");
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
 	node_state_init(&n->m, n->name, uid ? uid : "");
+	n->m.facts.is_unschedulable = json_is_true(json_object_get(json_object_get(object, "spec"), "unschedulable"));
 	memset(n->value, 0, sizeof(n->value));
 	memset(n->is_odd, 0, sizeof(n->is_odd));
 	json_object_foreach(json_object_get(metadata, "labels"), key, value) if (json_is_string(value))

@@ -30,13 +30,13 @@ static void add_borrowed(struct node_patch *p, const struct borrowed *table, uns
 
 void node_patch_make(const struct node_state *m, const struct decision *d, bool has_mirror, struct node_patch *ret)
 {
-	bool is_order = node_seq_cmp(d->next.go.seq, m->record.go.seq) != 0;
+	bool is_replace = node_seq_cmp(d->next.go.seq, m->record.go.seq) != 0 && d->next.go.verb == VERB_REPLACE;
 	*ret = (struct node_patch){ .seq = m->record.seq,
 				    .cordon = d->cordon,
 				    .tests_cordon = d->next.receipt.is_there != m->record.receipt.is_there ||
-						    d->cordon != CORDON_KEEP,
+						    d->cordon != CORDON_KEEP || is_replace,
 				    .was_cordoned = m->facts.is_unschedulable,
-				    .tests_holders = is_order && d->next.go.verb == VERB_REPLACE,
+				    .tests_holders = is_replace,
 				    .tests_loaded = d->cordon == CORDON_OFF && m->record.receipt.touched };
 	if (!d->rule)
 		return;

@@ -15,7 +15,7 @@ struct change {
 };
 struct node_patch {
 	// Preconditions besides the uid: the node's sequence number (none: the first write, by resourceVersion), and
-	// the cordon if it is changed.
+	// the cordon if it is changed, or a driver is to be unloaded under it.
 	struct seq seq;
 	bool tests_cordon, was_cordoned;
 	// What the agent reported, if the decision cannot be reverted: a driver is replaced because it is not in use, a

@@ -416,10 +416,12 @@ static bool is_uncordoned_again(const struct view *v)
 	enum { RECORDONS = 2 };
 	return is_uncordoned(v) && v->m->record.receipt.again >= RECORDONS;
 }
+// The patch tests that it was not cordoned, so this cordon is ours, whatever was before (T22).
 static void recordon(const struct view *v, struct decision *d)
 {
 	(void)v;
 	d->next.receipt.again++;
+	d->next.receipt.prior = false;
 	d->cordon = CORDON_ON;
 }
 

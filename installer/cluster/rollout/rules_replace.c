@@ -45,8 +45,8 @@ static bool is_busy_again(const struct view *v)
 }
 static void drain_again(const struct view *v, struct decision *d)
 {
-	rule_enter_phase(v, d, PHASE_EVICTING,
-			 rule_has_failed_as(v, FAILING_BUSY) ? REASON_HOLDERS : REASON_REPLACE_AGAIN, rule_ack_code(v));
+	bool is_held = rule_has_failed_as(v, FAILING_BUSY) && v->m->facts.is_unschedulable;
+	rule_enter_phase(v, d, PHASE_EVICTING, is_held ? REASON_HOLDERS : REASON_REPLACE_AGAIN, rule_ack_code(v));
 	rule_take_back_order(v, d);
 	rule_pause_operands(v, d);
 	if (rule_has_failed_as(v, FAILING_BUSY))
