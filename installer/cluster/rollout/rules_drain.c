@@ -33,6 +33,16 @@ static void adopt_loaded(const struct view *v, struct decision *d)
 	rule_take_back_order(v, d);
 }
 
+static bool is_cordon_gone(const struct view *v)
+{
+	return v->m->record.reason.code == REASON_FOREIGN_CORDON && !v->m->facts.is_unschedulable;
+}
+static void forget_cordon(const struct view *v, struct decision *d)
+{
+	(void)v;
+	d->next.reason = (struct reason){ .code = REASON_NONE };
+}
+
 static bool is_retry_of_held(const struct view *v)
 {
 	return rule_is_retry_requested(v) && rule_stand_down_reason(v) == REASON_NONE;
@@ -84,7 +94,8 @@ static bool may_queue(const struct view *v)
 static void keep_reason(const struct view *v, struct decision *d)
 {
 	const struct record *r = &v->m->record;
-	if (!node_phase_info(r->phase)->is_disruptive && r->reason.code != REASON_STAGE_FAILED)
+	if (!node_phase_info(r->phase)->is_disruptive && r->reason.code != REASON_STAGE_FAILED &&
+	    r->reason.code != REASON_FOREIGN_CORDON)
 		d->next.reason = r->reason;
 }
 static void begin_goal(const struct view *v, struct decision *d, enum node_phase phase)
@@ -577,6 +588,7 @@ const struct rule drain_rules[] = {
 	{ RESTING, "NVIDIA's operator manages the driver of the node: held", is_managed_by_operator, hold_foreign,
 	  REASON_NONE },
 	{ RESTING, "the target is loaded: adopted, nothing to do", is_new_arrival, adopt_loaded, REASON_NONE },
+	{ IN(DONE), "it is not cordoned any more", is_cordon_gone, forget_cordon, REASON_NONE },
 	{ IN(IDLE), "no attempt is left for the target: held", is_goal_given_up, hold_given_up, REASON_NONE },
 	{ RESTING, "the target does not stay loaded, and no drain attempt is left: held", is_drained_enough,
 	  hold_given_up, REASON_NONE },

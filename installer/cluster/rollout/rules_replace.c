@@ -97,8 +97,10 @@ static bool is_valid(const struct view *v)
 static void finish_replaced(const struct view *v, struct decision *d)
 {
 	struct target_hash goal = transition_goal(v);
-	bool is_goal = target_hash_eq(&goal, &v->m->record.target);
-	bool is_back = target_hash_is_set(&v->m->record.failed);
+	const struct record *r = &v->m->record;
+	bool is_goal = target_hash_eq(&goal, &r->target);
+	// What it had before the attempt is no success, whoever brought it back.
+	bool is_back = target_hash_is_set(&r->failed) || target_hash_eq(&r->previous, &r->target);
 	d->next.attempts = 0;
 	if (target_hash_eq(&d->next.drains.target_hash, &d->next.target))
 		d->next.drains.failed = 0;

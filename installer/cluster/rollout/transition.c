@@ -170,6 +170,9 @@ void rule_enter_phase(const struct view *v, struct decision *d, enum node_phase 
 		r->deadline = r->receipt.until;
 	r->tries = 0;
 	r->ordered = 0;
+	// Done, and out of service: whoever wants the node back has to know that no uncordon of ours will come.
+	if (phase == PHASE_DONE && why == REASON_NONE && v->m->facts.is_unschedulable && !r->receipt.is_there)
+		why = REASON_FOREIGN_CORDON;
 	r->reason = (struct reason){ .code = why };
 	r->reason_since = 0;
 	// One line of plain characters: it may come from an agent or a pod's name.
@@ -345,6 +348,8 @@ static void explain_wait(const struct view *v, struct decision *d)
 	case PHASE_DONE:
 	case PHASE_ROLLEDBACK:
 		why = transition_rests(v) != REASON_NONE ? transition_rests(v) : v->refused;
+		if (why == REASON_UP_TO_DATE && v->m->facts.is_unschedulable && !r->receipt.is_there)
+			why = REASON_FOREIGN_CORDON;
 		set_wait_reason(d, why, why == r->reason.code ? r->reason.object : "");
 		return;
 	case PHASE_STAGING:
