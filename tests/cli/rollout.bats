@@ -186,6 +186,12 @@ END
   assert_json '.pools[0].reason' 'wave-untested canary'
   assert_json "$(node n5 .reason)" wave-untested
   assert_json '.pools[0].waves[0].tooFewNodes' true
+  alter "$policy" '.paused = true' # nothing that is done about a wave helps before that ends
+  plan --resumed
+  assert_line 'no more grants: paused'
+  assert_line --regexp '^  next: .*kmodsmith rollout resume'
+  plan --resumed --node n5
+  assert_line --regexp ' no .*: paused .*next: .*kmodsmith rollout resume'
 }
 
 @test "a closed window shows when it opens" { # it is a Friday, 8 o'clock

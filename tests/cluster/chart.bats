@@ -245,7 +245,7 @@ uninstall() { # helm's, with this test as the kubelet of its Job: with the right
   local node='{"metadata": {"name": "gpu1", "labels": {"kmodsmith.io/state": "evicting"}}, "spec": {"unschedulable": true}}'
   kube POST /api/v1/nodes "$node" >/dev/null
   helm install it "$chart" -f "$examples/rollout.yaml" >/dev/null
-  paused() { kube GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy | jq -e '.metadata.annotations["kmodsmith.io/pause"] == "true"' >/dev/null; }
+  paused() { kube GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy | jq -e '.metadata.annotations["kmodsmith.io/pause"]' >/dev/null; }
   { # the coordinator, once it was told
     until paused; do sleep 0.5; done
     sleep 15

@@ -115,5 +115,7 @@ END
   run kube GET /api/v1/namespaces/kmodsmith/events
   assert_equal "$(jq -r '.items[] | select(.reason == "PolicyRefused") | .involvedObject.kind' <<<"$output")" DriverRollout
   kubectl_kmodsmith pause
-  assert_equal "$(kube GET $OBJECT | jq -r '.metadata.annotations["kmodsmith.io/pause"]')" true
+  kube GET $OBJECT >"$BATS_TEST_TMPDIR/object"
+  run jq -r '.metadata.annotations["kmodsmith.io/pause"]' "$BATS_TEST_TMPDIR/object"
+  assert_output --regexp '^20.*Z by '
 }

@@ -142,6 +142,9 @@ teardown() { farm_clean; }
 @test "pause, wave, approve, abort: users' commands take effect, and are refused where they make no sense" {
   farm_loads "$new"
   farm_start
+  kube DELETE /apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator >/dev/null || true
+  kubectl_kmodsmith status
+  assert_line "nobody leads: there is no Lease kmodsmith-coordinator in the namespace kmodsmith"
   coordinator_start a
   policy "$new" '.pools[0].waves = [{name: "canary", count: 1}, {name: "main", percent: 100, approval: "manual"}]'
   until_some "done" 60
@@ -168,6 +171,13 @@ teardown() { farm_clean; }
   kubectl_kmodsmith status --watch --until idle --interval 1 --timeout 60 # before somebody uninstalls it
   assert_success
   assert_equal "$(cordoned)" ""
+  kubectl_kmodsmith status # whose next step is not the one of the wave
+  refute_output --partial "nobody leads"
+  assert_line --regexp '^paused since 20[0-9-]+T[0-9:]+Z by [^ ]+: no further node is begun$'
+  assert_line "no more grants: paused"
+  refute_output --partial approve
+  kubectl_kmodsmith status --json
+  assert_equal "$(jq -r '.policy.paused, .policy.nobodyLeads, .pools[0].reason' <<<"$output" | cut -c1-8 | paste -sd' ')" "since 20 null paused"
   kubectl_kmodsmith status --until idle
   assert_line --partial "E_USAGE: --until requires --watch"
   kubectl_kmodsmith approve gpus main

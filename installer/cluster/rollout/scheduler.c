@@ -578,6 +578,13 @@ static void revoke_one(const struct round *r)
 		r->s->node_plans[youngest].is_revoked = true;
 }
 
+// Whatever else is in the way: nothing that people do about that helps before they end the pause.
+static void note_pause(const struct round *r)
+{
+	for (size_t p = 0; p < r->c->policy->pool_count && r->c->policy->is_paused; p++)
+		r->s->sums[p].blocked = (struct reason){ .code = REASON_PAUSED };
+}
+
 static void write_ledger(const struct round *r)
 {
 	struct slot_ledger *l = &r->s->ledger;
@@ -611,5 +618,6 @@ void scheduler_plan(const struct cluster *c, struct slots *ret)
 	admit_slots(&r);
 	admit_staging(&r);
 	revoke_one(&r);
+	note_pause(&r);
 	write_ledger(&r);
 }

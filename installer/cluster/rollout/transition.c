@@ -359,8 +359,11 @@ static void explain_wait(const struct view *v, struct decision *d)
 		why = v->slot != SLOT_NONE ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
 		set_wait_reason(d, v->refused != REASON_NONE ? v->refused : why, "");
 		return;
-	case PHASE_EVICTING: // without a list of pods, use what was recorded when a budget began to block
-		if (node_state_pods(v->m)->pods < 0 && r->reason.code != REASON_NONE)
+	case PHASE_EVICTING:
+		// Without a list of pods, use what was recorded when a budget began to block.
+		if (!v->m->facts.is_ready) // its pods do not end, and its agent says nothing
+			set_wait_reason(d, REASON_NOT_READY, "");
+		else if (node_state_pods(v->m)->pods < 0 && r->reason.code != REASON_NONE)
 			set_wait_reason(d, r->reason.code, r->reason.object);
 		else
 			set_wait_reason(d, drain_wait_reason(v), node_state_pods(v->m)->blocker.object);

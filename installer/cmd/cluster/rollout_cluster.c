@@ -2,6 +2,7 @@
 // rollout status, why: what the coordinator of a cluster sees, and what it will do next.
 #include "base/core/date.h"
 #include "cluster/kube/api.h"
+#include "cluster/rollout/operator_requests.h"
 #include "cmd/cluster/cluster.h"
 #include "cmd/cluster/rollout.h"
 
@@ -56,16 +57,61 @@ static void plan(struct seen *s)
 	scheduler_plan(&s->cluster, &s->slots);
 }
 
+// Why no node is begun, whatever else is in the way, and since when and by whom, as far as that was noted; NULL = it is not
+// paused. Caller frees.
+static char *pause_text(const struct coordinator *c)
+{
+	time_t since;
+	const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
+	const char *note =
+		json_string_value(json_object_get(json_object_get(metadata, "annotations"), gate_keys[GATE_PAUSE]));
+	auto_str char *date = note ? str_ndup(note, strcspn(note, " ")) : NULL;
+	if (c->pauses)
+		return str_dup("by the policy itself (paused: true)");
+	if (!note || str_eq(note, "false"))
+		return NULL;
+	return date_parse(date, &since) ? str_fmt("since %s", note) :
+					  str_fmt("by the annotation %s=%s", gate_keys[GATE_PAUSE], note);
+}
+
+// Why nothing happens at all: nobody leads. NULL = somebody does. The Lease has the clock of who wrote it: a difference
+// of a minute says nothing. Caller frees.
+static char *leaderless_text(const struct coordinator *c)
+{
+	enum { CLOCKS_APART_S = 60, DATE_TEXT = 19 };
+	time_t renewed;
+	const json_t *spec = json_object_get(c->leader.lease.seen, "spec");
+	const char *holder = json_string_value(json_object_get(spec, "holderIdentity"));
+	const char *time = json_string_value(json_object_get(spec, "renewTime"));
+	auto_str char *date = time && strlen(time) > DATE_TEXT ? str_fmt("%.*sZ", DATE_TEXT, time) : NULL;
+	if (!c->leader.lease.seen)
+		return str_fmt("there is no Lease " LEADER_LEASE " in the namespace %s", c->o.namespace);
+	if (!holder || !*holder)
+		return str_fmt("the Lease " LEADER_LEASE " was given back at %s", date ? date : "an unknown time");
+	if (!date || !date_parse(date, &renewed) || kube_time(c->o.kube) <= renewed + LEADER_LEASE_S + CLOCKS_APART_S)
+		return NULL;
+	return str_fmt("%s has not renewed the Lease " LEADER_LEASE " since %s", holder, date);
+}
+
 static json_t *policy_json(const struct coordinator *c)
 {
+	auto_str char *paused = pause_text(c), *leaderless = leaderless_text(c);
 	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
-	return json_pack("{s:b, s:o, s:o, s:b, s:o}", "accepted", !c->refused.code, "refusal",
+	return json_pack("{s:b, s:o, s:o, s:b, s:o, s:o, s:o}", "accepted", !c->refused.code, "refusal",
 			 json_text(c->refused.code ? c->refused.text : NULL), "kind", json_text(kind),
-			 "ignoresConfigMap", c->policy_object && c->policy_map, "undone", json_strv(&c->undone));
+			 "ignoresConfigMap", c->policy_object && c->policy_map, "undone", json_strv(&c->undone),
+			 "paused", json_text(paused), "nobodyLeads", json_text(leaderless));
 }
 
 static void show_policy(const struct coordinator *c)
 {
+	auto_str char *paused = pause_text(c), *leaderless = leaderless_text(c);
+	if (leaderless)
+		printf("nobody leads: %s\n  next: see the pods of the coordinator: `kubectl -n %s get pods`\n",
+		       leaderless, c->o.namespace);
+	if (paused)
+		printf("paused %s: no further node is begun\n  next: %s\n", paused,
+		       c->pauses ? "set paused to false in the policy" : "`kmodsmith rollout resume`");
 	if (c->policy_object && c->policy_map)
 		printf("policy: there is a " DRIVER_ROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
 	for (size_t i = 0; i < c->undone.count; i++)

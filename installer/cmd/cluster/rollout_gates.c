@@ -9,6 +9,7 @@
 #include "cmd/cluster/rollout.h"
 
 #include <stdio.h>
+#include <sys/utsname.h>
 
 struct operator_request {
 	const struct cluster_values *values;
@@ -58,10 +59,17 @@ static void set_gate_word(const struct coordinator *c, json_t *patch, enum gate 
 	set_annotation(patch, gate_keys[gate], list);
 }
 
+// "TIME by USER@HOST", for people; in a pod there is no user. A pause that is there already stays somebody else's.
 static int request_pause(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
-	(void)c, (void)err;
-	set_annotation(patch, gate_keys[GATE_PAUSE], "true");
+	struct utsname machine = { 0 };
+	const char *user = getenv("USER"), *there = annotation(c, gate_keys[GATE_PAUSE]);
+	auto_str char *now = date_text((time_t)kube_time(c->o.kube));
+	(void)err;
+	uname(&machine);
+	auto_str char *value = str_fmt("%s by %s%s%s", now, user ? user : "", user ? "@" : "", machine.nodename);
+	if (!there || str_eq(there, "false"))
+		set_annotation(patch, gate_keys[GATE_PAUSE], value);
 	s->what = str_dup("paused: no new node is begun; nodes in progress continue");
 	return 0;
 }

@@ -126,6 +126,20 @@ static void show_times(const struct view *v)
 		       v->pool->drain_attempts);
 }
 
+// What to do about this node, in the order in which it works: a retry waits for the end of a halt and of a pause. Caller
+// frees.
+static char *steps_text(const struct cluster *c, const struct view *v, enum reason_code why)
+{
+	enum node_phase phase = v->m->record.phase;
+	bool is_stuck = phase == PHASE_FAILED || phase == PHASE_HELD || phase == PHASE_ROLLEDBACK;
+	bool is_halted = is_stuck && v->rollout && v->rollout->is_halted && why != REASON_HALTED;
+	bool is_paused = is_stuck && c->policy->is_paused && why != REASON_PAUSED;
+	return str_fmt("%s%s%s%s%s", node_reason_info(why)->next,
+		       is_halted ? "; then, as the pool is halted, `kmodsmith rollout resume " : "",
+		       is_halted ? v->pool->name : "", is_halted ? "`" : "",
+		       is_halted || !is_paused ? "" : "; then, as the policy is paused, `kmodsmith rollout resume`");
+}
+
 int rollout_show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy,
 		     bool is_json, struct err *err)
 {
@@ -143,12 +157,11 @@ int rollout_show_why(const struct cluster *c, const struct slots *s, const char 
 	const struct reason *reason = d.rule ? &d.next.reason : &d.waits;
 	const char *state = node_phase_info(c->nodes[at].record.phase)->name;
 	const char *refusal_code = node_reason_info(s->node_plans[at].refused)->code;
-	auto_str char *why = reason_text(reason);
+	auto_str char *why = reason_text(reason), *steps = steps_text(c, &v, reason->code);
 	if (is_json) {
-		auto_json json_t *json =
-			json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node", node, "state", state, "reason", why,
-				  "action", node_reason_info(reason->code)->next, "seat", refusal_code, "rules",
-				  rows_json(rules, rule_count), "slot", rows_json(slot, slot_count));
+		auto_json json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node", node, "state", state,
+						   "reason", why, "action", steps, "seat", refusal_code, "rules",
+						   rows_json(rules, rule_count), "slot", rows_json(slot, slot_count));
 		auto_json json_t *times = times_json(&v);
 		json_object_update_missing(json, times);
 		if (policy)
@@ -157,7 +170,7 @@ int rollout_show_why(const struct cluster *c, const struct slots *s, const char 
 		return 0;
 	}
 	printf("%s is %s: %s\n%s; next: %s\n", node, state, *why ? why : "none", node_reason_info(reason->code)->text,
-	       node_reason_info(reason->code)->next);
+	       steps);
 	show_times(&v);
 	printf("rules of this state, up to the first that applies:\n");
 	show_rows(rules, rule_count);
