@@ -22,6 +22,8 @@ static const struct {
 	  "pools[0].target.driver: 'abc' is not a driver version, such as 570.86.15" },
 	{ "a driver's branch alone", "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"570\"}}]}",
 	  "pools[0].target.driver: '570' is not a driver version" },
+	{ "a driver without quotes, as YAML reads it", "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":535}}]}",
+	  "pools[0].target.driver: must be a string, and 535 is none without quotes: \"535\"" },
 	{ "a parameter of no module",
 	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"nvdia:x\":\"1\"}}}]}",
 	  "pools[0].target.parameters: 'nvdia' is not a module of the NVIDIA driver (nvidia, nvidia-uvm, " },

@@ -73,7 +73,11 @@ static int read_limit_field(const json_t *value, const struct field *f, void *to
 static int read_word_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	const char *text = json_string_value(value);
+	auto_str char *bare = json_dumps(value, JSON_ENCODE_ANY);
 	(void)f;
+	if (json_is_number(value) || json_is_boolean(value))
+		return err_set(err, E_CONFIG, "%s: must be a string, and %s is none without quotes: \"%s\"", path, bare,
+			       bare);
 	if (!text || !node_word_copy(to, WORD_TEXT, text, strlen(text)))
 		return err_set(err, E_CONFIG,
 			       "%s: must be a word of letters, digits, '.', '_', '/' and '-', at most %d", path,
