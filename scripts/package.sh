@@ -24,9 +24,10 @@ same_time() { find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$S
 # libcurl, libyaml and libmicrohttpd are loaded when they are needed, so that none is among the libraries that the program names.
 deb() {
   local arch && arch=$(dpkg --print-architecture)
+  local size && size=$(find "$tree" -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }') # for apt's sum
   mkdir -p "$tree/DEBIAN" "$work/debian" && echo "Source: kmodsmith" >"$work/debian/control"
   {
-    printf '%s: %s\n' Package kmodsmith Version "$version" Architecture "$arch" Section admin Priority optional Maintainer "kmodsmith <root@localhost>"
+    printf '%s: %s\n' Package kmodsmith Version "$version" Architecture "$arch" Section admin Priority optional Installed-Size "$size" Maintainer "kmodsmith <root@localhost>"
     (cd "$work" && dpkg-shlibdeps -O -etree/usr/bin/kmodsmith) | sed 's/^shlibs:Depends=/Depends: kmod, libcurl4 | libcurl4t64, libyaml-0-2, /'
     printf '%s: %s\n' Recommends "gcc, make, libmicrohttpd12 | libmicrohttpd12t64" Description "$summary"
     echo " $description"

@@ -50,6 +50,7 @@ struct acquire {
 	struct core_offer cores;                // see acquire_core_offer()
 };
 void acquire_done(struct acquire *o);
+#define auto_acquire __attribute__((cleanup(acquire_done)))
 #define ACQUIRE_NONE                                    \
 	((struct acquire){ .store = STORE_NONE,         \
 			   .carry = IMAGE_PAYLOAD_NONE, \

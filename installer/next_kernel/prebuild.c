@@ -166,7 +166,9 @@ static int acquire_once(struct prebuild_kernel *a, bool is_local, struct err *wh
 		r = acquire_find_compatible(o, why);
 	if (r == 0)
 		err_set(why, o->code ? o->code : E_NO_PACKAGE, "%s",
-			o->why_not ? o->why_not : "the store has no package for it, and no source was named (--from)");
+			o->why_not ? o->why_not :
+				     "the store has no package for it, and neither a repository (--from) nor what to "
+				     "compile (--source) is configured");
 	if (r <= 0)
 		return r;
 	if (was_proven(a))
@@ -204,6 +206,33 @@ static int acquire_for_kernel(struct prebuild_kernel *a, struct err *why)
 	return r > 0;
 }
 
+// Of this node's kernel; what belongs to one kernel is asked with reset_acquire().
+static void open_node_acquire(const struct prebuild *p, struct acquire *ret)
+{
+	ret->fetch = *p->fetch;
+	ret->limit = p->request->store_limit;
+	ret->progress = p->progress;
+	ret->want.arch = p->facts->host.arch;
+}
+
+// What a compile is made from: the named source, else the one that came with the driver's user space. NULL = neither.
+static const char *prebuild_source(struct prebuild *p)
+{
+	const struct prebuild_request *w = p->request;
+	auto_acquire struct acquire o = ACQUIRE_NONE;
+	struct err why;
+	if (w->source || p->is_stored_asked)
+		return w->source ? w->source : p->stored_source;
+	p->is_stored_asked = true;
+	open_node_acquire(p, &o);
+	int r = acquire_payload_source(&o, w->driver, &p->stored_source, &why);
+	if (r > 0)
+		progress_note(p->progress, "no source was named: the one of the stored payload is asked");
+	else if (r < 0)
+		progress_note(p->progress, "no sources of the stored payload: %s", why.text);
+	return p->stored_source;
+}
+
 static int open_prebuild_source(struct prebuild *p)
 {
 	if (p->source.version)
@@ -211,7 +240,7 @@ static int open_prebuild_source(struct prebuild *p)
 	if (p->unopened.code)
 		return -1;
 	if (scratch_make(p->state, "source", &p->source_work, &p->unopened) < 0 ||
-	    source_open(p->request->source, p->request->source_sha256, &p->source_work.root, &p->source, &p->unopened) <
+	    source_open(prebuild_source(p), p->request->source_sha256, &p->source_work.root, &p->source, &p->unopened) <
 		    0)
 		return -1;
 	p->unopened.code = 0;
@@ -387,6 +416,7 @@ void prebuild_done(struct prebuild *p)
 	strv_done(&p->kept);
 	source_done(&p->source);
 	scratch_done(&p->source_work);
+	free(p->stored_source);
 }
 
 static void add_file_stamp(char **text, const char *path)
@@ -400,6 +430,17 @@ static void add_file_stamp(char **text, const char *path)
 			st.st_mtim.tv_nsec);
 }
 
+// The payload whose sources would be compiled.
+static void add_payload_stamp(const struct prebuild *p, char **text)
+{
+	auto_acquire struct acquire o = ACQUIRE_NONE;
+	auto_str char *why = NULL;
+	struct err ignored;
+	open_node_acquire(p, &o);
+	if (acquire_find_payload(&o, p->request->driver, true, &why, &ignored) > 0)
+		str_add(text, " %s", o.payload);
+}
+
 // What a verdict depends on beside the kernel's own files, this program included.
 static void make_inputs(struct prebuild *p)
 {
@@ -411,6 +452,8 @@ static void make_inputs(struct prebuild *p)
 				      signing ? signing : "");
 	if (w->source)
 		add_file_stamp(&text, w->source);
+	else
+		add_payload_stamp(p, &text);
 	for (size_t i = 0; w->headers && i < w->headers->count; i++)
 		add_file_stamp(&text, w->headers->items[i]);
 	if (w->patches)
@@ -520,7 +563,7 @@ static void look_at_candidate(struct prebuild *p, size_t at)
 			str_fmt("%s yet: it is still being installed, or was installed only in part", a.kernel->lacks);
 		kernel_report_set(a.entry, KERNEL_INCOMPLETE, 0, text);
 	} else if (acquire_for_kernel(&a, &why) == 0) {
-		if (!p->request->source || p->request->is_compile_forbidden)
+		if (p->request->is_compile_forbidden || !prebuild_source(p))
 			kernel_report_set(a.entry, KERNEL_IMPOSSIBLE, why.code, why.text);
 		else if (!is_verdict_final(p, a.entry))
 			judge_kernel(&a);

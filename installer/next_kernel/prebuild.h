@@ -27,7 +27,7 @@ struct prebuild_request {
 	enum module_type flavour;
 	enum reuse reuse;
 	const struct strv *modules;         // full names; empty = all of the source
-	const char *source, *source_sha256; // as a user typed it; NULL = only packages
+	const char *source, *source_sha256; // as a user typed it; NULL = that of the stored payload, if it has one
 	const struct strv *headers;         // package files, for a kernel that was named; empty = what is found
 	struct package_manager_options package_manager;
 	const struct strv *only;    // releases; empty = all that there are
@@ -57,6 +57,8 @@ struct prebuild {
 	struct boot_candidates boot_candidates;
 	struct strv kept; // whose packages stay
 	struct scratch source_work;
+	char *stored_source; // of the stored payload, unpacked when a kernel needs it; NULL = none
+	bool is_stored_asked;
 	struct source source; // opened when a kernel needs it
 	struct err unopened;  // why it could not be
 	char inputs[DIGEST_HEX + 1], source_digest[DIGEST_HEX + 1];

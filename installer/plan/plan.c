@@ -250,7 +250,8 @@ static int refuse_without_package(const struct plan_context *m, struct err *err)
 				     "build --help`");
 	return err_next(
 		err,
-		"name where a package is: --from docker://HOST/NAME; or compile here: --source NVIDIA-Linux-%s-%s.run",
+		"name where a package is: --from docker://HOST/NAME; or compile here: --source NVIDIA-Linux-%s-%s.run; "
+		"for each boot and the next kernel as `from =` or `source =` in kmodsmith.conf",
 		arch, driver);
 }
 

@@ -216,6 +216,117 @@ signed() {
   assert_equal "$(calls)" ""
 }
 
+# NVIDIA's .run as far as kmodsmith looks at it: sources of modules that compile for any kernel, and a manifest of those,
+# of the firmware and of a library.
+run_file() { # DRIVER
+  local kernel=6.1.0-56-cloud-amd64 release name tree=run-$1 source
+  compiling_source "$tree" "$1"
+  source=$tree/kernel-open
+  for release in "$kernel" 6.1.0-57-cloud-amd64; do
+    mkdir -p "$source/made/$release"
+    tiny_module "$source/made/$release/nvidia.ko" "$release" nvidia_register_module ""
+    for name in uvm modeset; do tiny_module "$source/made/$release/nvidia-$name.ko" "$release" "" nvidia_register_module; done
+    sed -i "s/535.261.03/$1/g" "$source/made/$release"/*.ko
+  done
+  cat >>"$source/Makefile" <<'MAKE'
+modules: copied
+copied: $(NAMES:%=nvidia/%.o)
+	cp made/$$(sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' $(SYSOUT)/include/generated/utsrelease.h)/*.ko .
+MAKE
+  sed -i '/objcopy/d' "$source/Makefile"
+  rm "$source/nvidia/nvidia.ko"
+  mkdir -p "$source"/nvidia-{uvm,modeset}
+  touch "$source/nvidia-uvm/nvidia-uvm.Kbuild" "$source/nvidia-modeset/nvidia-modeset.Kbuild"
+  mkdir -p "$tree/firmware"
+  echo gsp >"$tree/firmware/gsp_ga10x.bin"
+  echo cuda >"$tree/libcuda.so.$1"
+  {
+    printf 'NVIDIA Accelerated Graphics Driver\n%s\n1\nnvidia\n0\n0\n0\n0\n' "$1"
+    echo "libcuda.so.$1 0755 CUDA_LIB NATIVE / MODULE:compute"
+    echo "firmware/gsp_ga10x.bin 0644 FIRMWARE INHERIT_PATH_DEPTH:1"
+    (cd "$tree" && find kernel-open -type f -printf '%p 0644 KERNEL_MODULE_SRC INHERIT_PATH_DEPTH:1\n')
+  } >"$tree/.manifest"
+  makeself --nox11 --quiet "$tree" "NVIDIA-Linux-x86_64-$1.run" label true >/dev/null
+}
+# The commands of README's host quick start, without the build and the package manager's, on the recorded machine. It has no
+# mounts for an export, and no services.
+host_start() { # [SED-SCRIPT]
+  sed -n '/^## Quick start: a host/,/^## /{/scripts\/deps/d; s/^    //p}' "$top/README.md" |
+    sed "s# *--export [^ ]*##; s#export = [^ ]*\\\\n##; s#/etc/kmodsmith#$ROOT/etc/kmodsmith#; ${1-}" >start
+}
+walk() { # SCRIPT: as the reader's shell
+  ROOT=$ROOT PATH=$PWD/bin:$PATH run --separate-stderr bash -euo pipefail "$1"
+  [ "$status" -eq 0 ] || { cat "$1" && told; } | batslib_decorate "README: the host" | fail
+}
+
+@test "README: the host's quick start to its last line, then another kernel and another driver" {
+  local kernel=6.1.0-56-cloud-amd64 next=6.1.0-57-cloud-amd64 old=535.261.03 new=550.163.01 release
+  needs_seccomp
+  loadable
+  rm -r package{,.d}
+  for release in "$kernel" "$next"; do
+    tiny_headers headers.tar "$release"
+    compiling_tree "headers.tar.d/usr/src/kernels/$release"
+    built_with "$(gcc -dumpversion | cut -d. -f1)" headers.tar "$release"
+    tar -xf headers.tar -C "$ROOT" --keep-directory-symlink
+    rm -r headers.tar.d
+  done
+  rm -r "$ROOT/lib/modules/$next"
+  mkdir -p bin "$ROOT/etc/kmodsmith" "$ROOT/boot"
+  tiny_firmware "$new"
+  run_file "$old"
+  run_file "$new"
+  printf '#!/bin/bash\nverbs=1\n[[ " %s " != *" $1 "* ]] || verbs=2\nexec "%s" "${@:1:verbs}" --root "$ROOT" "${@:verbs+1}"\n' \
+    "$(groups | xargs)" "$(realpath "$KMODSMITH")" >bin/kmodsmith
+  printf '#!/bin/sh\necho "$*" >>%s/enabled\n' "$PWD" >bin/systemctl
+  chmod +x bin/*
+  host_start
+  assert_equal "$(wc -l <start)" 7
+  walk start
+  assert_output --partial "READY since"
+  assert_equal "$(cat enabled)" "enable kmodsmith kmodsmith-watch"
+  export KMODSMITH_CONFIG=$ROOT/etc/kmodsmith/kmodsmith.conf
+  assert_equal "$(cat "$KMODSMITH_CONFIG")" "driver = $old"
+  [[ $stderr == *"to have it at each boot, and for the next kernel: printf '%s\n' 'driver = $old' 'source = $PWD/NVIDIA-Linux-x86_64-$old.run' >>/etc/kmodsmith/kmodsmith.conf"* ]]
+  rm "NVIDIA-Linux-x86_64-$old.run" # the reader tidies up
+  # apt upgrades the kernel.
+  mkdir "$ROOT/lib/modules/$next"
+  cp -a "$ROOT/lib/modules/$kernel/config" "$ROOT/lib/modules/$next"
+  ln -s "/usr/src/kernels/$next" "$ROOT/lib/modules/$next/build"
+  touch "$ROOT/lib/modules/$next/modules."{builtin,order,dep,dep.bin}
+  echo image >"$ROOT/boot/vmlinuz-$next"
+  ln -sfn "boot/vmlinuz-$next" "$ROOT/vmlinuz"
+  kmodsmith watch --once --json
+  assert_status 0
+  assert_json '.kernels[] | .verdict' ready
+  [[ $stderr == *"no source was named: the one of the stored payload is asked"* ]]
+  boot "$next"
+  kmodsmith install --no-compile
+  assert_status 0
+  assert_output --partial "pass  driver    $old open"
+  # The other driver, as host.md says: it is installed, and configured.
+  kmodsmith unload
+  sed -i "s/$old/$new/" "$ROOT/proc/driver/nvidia/version"
+  host_start "s/$old/$new/g"
+  walk start
+  assert_output --partial "pass  driver    $new open"
+  [[ $stderr == *"--driver, set by "*" gives way to --source"* ]]
+  [[ $stderr == *"to have it at each boot"*"'driver = $new' 'source = $PWD/NVIDIA-Linux-x86_64-$new.run'"* ]] # configured is the other
+  KMODSMITH_SOURCE=NVIDIA-Linux-x86_64-$new.run kmodsmith install
+  [[ $stderr != *"to have it at each boot"* ]]
+  # Without the watcher, the boot compiles.
+  boot "$kernel"
+  kmodsmith install
+  assert_status 0
+  [[ $stderr == *"$new of the stored payload, sha256 "* ]]
+  assert_output --partial "pass  driver    $new open"
+}
+boot() { # KERNEL: the recorded machine, into it
+  sed -i "s/6\.1\.0-5[67]-cloud-amd64/$1/" "$ROOT/proc/sys/kernel/osrelease" "$ROOT/proc/version"
+  head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' | sed -E 's/(.{8})(.{4})(.{4})(.{4})(.*)/\1-\2-\3-\4-\5\n/' >"$ROOT/proc/sys/kernel/random/boot_id"
+  rm -rf "$ROOT"/sys/module/nvidia* "$ROOT/run/kmodsmith"
+}
+
 @test "docs: migrating.md: a driver of DKMS is staged over, replaced and purged; the driver of a cloud image is taken as it is" {
   local tree
   signed

@@ -81,6 +81,7 @@ EOF
 
 @test "what is wrong is told once: the log, JSON, the status and its file have the same next step" {
   local next="name where a package is: --from docker://HOST/NAME; or compile here: --source NVIDIA-Linux-x86_64-535.261.03.run"
+  next+="; for each boot and the next kernel as \`from =\` or \`source =\` in kmodsmith.conf"
   host h100x2-unloaded
   kmodsmith install --driver 535.261.03 --json --log-format json
   assert_json .error.next "$next"

@@ -141,9 +141,9 @@ static const char *const variables[] = {
 	"KMODSMITH_INPUTS_ARCH", "KMODSMITH_ACCEL",        "KMODSMITH_BASE",    "KMODSMITH_RUN_DIR", NULL
 };
 
-// All of the first four say which driver: who types one of them asks for another driver than the configured one. --bundle
-// and --from say where packages are and --payload what an image has, so --driver stands beside them. A driver that was
-// typed leaves a configured package and source in force, too: it may come from there.
+// Driver, package, source and digest all say which driver: who types one of them asks for another one than is
+// configured. --bundle and --from say where packages are and --payload what an image has, so --driver stands beside
+// them. A driver that was typed leaves a configured package and source in force, too: it may come from there.
 static const struct opt_rank ranks[] = {
 	{ "driver", "package" },
 	{ "driver", "source" },
@@ -236,6 +236,11 @@ void entry_add_origin(struct err *err)
 enum opt_source entry_source_of(const char *option)
 {
 	return running.in ? opt_source_of(running.parsed, option) : OPT_DEFAULT;
+}
+
+const char *entry_config_name(void)
+{
+	return running.in ? running.in->config_name : NULL;
 }
 
 bool entry_is_configured(const char *option)

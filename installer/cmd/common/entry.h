@@ -16,6 +16,7 @@ int entry_values(const struct cmd *cmd, int argc, char **argv, void *values);
 void entry_add_origin(struct err *err);
 // Who set the value of the running command's option. OPT_DEFAULT: nobody, or it gave way to another option.
 enum opt_source entry_source_of(const char *option);
+const char *entry_config_name(void);          // the configuration file, there or not; NULL = no command runs
 bool entry_is_configured(const char *option); // its value is of the configuration file or the environment
 // The running command's values, from its current environment. values: zeroed.
 int entry_reparse(const struct cmd *cmd, void *values, struct err *err);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan and install: the same job, shown or done.
+#include "acquire/source_url.h"
 #include "cmd/common/entry.h"
 #include "cmd/common/job.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 struct values {
 	struct job_values job;
@@ -79,6 +81,50 @@ static int show_install_failure(const struct job *j, struct err *err)
 	return err_info(err->code)->exit_status;
 }
 
+// A key of the configuration, as a word of the shell. false: no word is simple enough.
+static bool add_key(const char *key, const char *value, char **text)
+{
+	if (value && !value[strcspn(value, "'\n")])
+		str_add(text, " '%s = %s'", key, value);
+	return !value || !value[strcspn(value, "'\n")];
+}
+
+// The user space that is exported brought the sources of its driver.
+static bool has_payload_source(const struct session *s)
+{
+	auto_str char *path = str_fmt("payloads/%s/usr/src/nvidia-%s", s->acquire.payload, s->plan.driver);
+	return *s->acquire.payload && root_exists(&s->state, path);
+}
+
+// What was only typed is forgotten at the next boot, and by the next kernel.
+static void offer_configuration(const struct job *j)
+{
+	static const char *const keys[] = { "driver", "package", "source", "from", "bundle" };
+	const struct job_values *v = j->values;
+	auto_str char *text = NULL;
+	if (entry_source_of("source") != OPT_FLAGS)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (entry_is_configured(keys[i]))
+			return;
+	auto_str char *here = *v->source == '/' || source_url_is(v->source) ? NULL : getcwd(NULL, 0);
+	auto_str char *path = str_fmt("%s%s%s", here ? here : "", here ? "/" : "", v->source);
+	bool is_kept = has_payload_source(&j->session);
+	if (add_key("driver", j->session.plan.driver, &text) &&
+	    add_key("source",
+		    is_kept ? NULL :
+		    path    ? path :
+			      v->source,
+		    &text) &&
+	    add_key("source-sha256", is_kept ? NULL : v->source_sha256, &text) &&
+	    add_key("flavour", v->flavour, &text) && add_key("export", v->export, &text))
+		log_info("to have it at each boot, and for the next kernel: printf '%%s\\n'%s >>%s%s", text,
+			 entry_config_name(),
+			 root_exists(&j->machine.host, "run/systemd/system") ?
+				 " && systemctl enable kmodsmith kmodsmith-watch" :
+				 "");
+}
+
 static int run_install(void *values, char **args, size_t count, struct err *err)
 {
 	struct values *v = values;
@@ -112,6 +158,8 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 		show_json(json);
 	} else if (!is_stage) {
 		show_status(&status);
+		if (plan->outcome != PLAN_NO_GPU)
+			offer_configuration(&job);
 	} else if (plan->outcome != PLAN_NO_GPU) {
 		printf("%s %s is in the store; nothing was touched\n", plan->driver, module_type_name(plan->flavour));
 	}
