@@ -338,8 +338,8 @@ static void add_socket_mounts(const struct root *host, const char *export, struc
 	}
 }
 
-// The program in the exported root, from its image's base or the pod that exported it, else the one that is installed on the
-// machine.
+// The program in the exported root, from its image's base or the pod that exported it, else the one that is installed
+// on the machine.
 static int find_hook(const struct root *host, const struct root *root, const char *export, struct cdi *c,
 		     struct err *err)
 {

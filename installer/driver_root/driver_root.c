@@ -2,11 +2,11 @@
 #include "driver_root/driver_root.h"
 
 #include "base/file/file.h"
+#include "base/process/attribute.h"
 #include "driver_root/generation.h"
 #include "driver_root/root_record.h"
 #include "driver_root/selinux.h"
 #include "driver_root/source_tree.h"
-#include "host/attribute.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "holders/unbind.h"
 
+#include "base/process/attribute.h"
 #include "holders/holders.h"
-#include "host/attribute.h"
 #include "kmod/load/bounded.h"
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/firmware_path.h"
 
-#include "host/attribute.h"
+#include "base/process/attribute.h"
 #include "host/kernel.h"
 
 #include <fcntl.h>

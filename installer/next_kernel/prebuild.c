@@ -541,8 +541,8 @@ static int collect_removed_kernels(const struct prebuild *p, struct err *err)
 	return 0;
 }
 
-// Reuses an earlier verdict that only other inputs can change. A builder image may appear in the sources at any time, and a disk
-// be writable again.
+// Reuses an earlier verdict that only other inputs can change. A builder image may appear in the sources at any time,
+// and a disk be writable again.
 static bool is_verdict_final(const struct prebuild *p, struct kernel_report_entry *e)
 {
 	const struct kernel_report_entry *old = kernel_report_find(&p->before, e->release);

@@ -251,6 +251,7 @@ bound_to() { # DRIVER: who has the first GPU
 
 @test "a pod's own sysfs is read-only: the machine's is written; where that is read-only, too, nothing is touched" {
   needs_mounts
+  # shellcheck disable=SC2016 # a script for another shell
   in_pod() { # rw|ro COMMAND...: sysfs as a pod sees it is read-only, and so is the machine's, or not
     run --separate-stderr unshare -m --propagation private bash -c 'program=$1 root=$2 kind=$3 && shift 3
       read_only() { mount --bind "$1" "$1" && mount -o "remount,bind,ro" "$1"; }

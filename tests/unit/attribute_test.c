@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two views of the same attributes, as a pod has its own sysfs and the machine's, each writable or not.
-#include "host/attribute.h"
+#include "base/process/attribute.h"
 
 #include "tests/unit/tempdir.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/attribute.h"
+#include "base/process/attribute.h"
 
 #include "base/file/file.h"
 
