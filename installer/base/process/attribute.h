@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes of the kernel below sys that are written to: where, and whether it can be done.
 //
-// All sysfs mounts of a network namespace share one superblock, which stays read-only if the first of them was, whatever
-// the later ones say (fs/sysfs/mount.c, sysfs_init_fs_context; fs/kernfs/mount.c). Of a pod the first one is its pause
-// container's, and containerd before 2.1 mounts that read-only, for privileged pods, too (containerd pull request 11271).
-// The machine's own, which a pod with the host's process ids reaches, is of another network namespace.
+// All sysfs mounts of a network namespace share one superblock, which stays read-only if the first of them was,
+// whatever the later ones say (fs/sysfs/mount.c, sysfs_init_fs_context; fs/kernfs/mount.c). Of a pod the first one is
+// its pause container's, and containerd before 2.1 mounts that read-only, for privileged pods, too (containerd pull
+// request 11271). The machine's own, which a pod with the host's process ids reaches, is of another network namespace.
 #pragma once
 #include "base/process/sys.h"
 
