@@ -41,6 +41,18 @@ job='d["spec"]["jobTemplate"]["spec"]["template"]["spec"]'
   done
 }
 
+@test "deploy: every pod that loads drivers reaches the machine through process 1, and is a shape that the guests' pods have" {
+  local file shape
+  for file in "${daemonsets[@]}" daemonset-{agent,builder}.yaml; do
+    shape=standalone
+    [ "$file" != daemonset-unprivileged.yaml ] || shape=unprivileged
+    assert_equal "$(query "$file" 'd["spec"]["template"]["spec"].get("hostPID"), [x for x in ("hostNetwork", "hostIPC", "hostUsers", "shareProcessNamespace") if x in d["spec"]["template"]["spec"]]')" "(True, [])"
+    assert_equal "$(query "$file" "${container}['securityContext']['privileged']")" "$([ $shape = standalone ] && echo True || echo False)"
+    assert_equal "$(query "$file" "' '.join(v['hostPath']['path'] for v in d['spec']['template']['spec']['volumes'] if 'hostPath' in v)")" \
+      "$(jq -r --arg shape $shape '[.mounts as $m | .shapes[$shape].mounts[] | $m[.][][1]] | join(" ")' "$top/tests/vm/pods/shapes.json")"
+  done
+}
+
 @test "deploy: the build job has only what a sandboxed compile needs, and only one container has the key, and one the token" {
   local pod=$job each='(p["initContainers"] + p["containers"])'
   of() { query build-cronjob.yaml "[($1) for p in [$pod]][0]"; }
