@@ -248,15 +248,77 @@ bool module_params_has(const struct module_params *p, const char *module, const 
 	return false;
 }
 
-// Of the values of sysfs and of a request: numbers in any base of C, and the kernel's booleans, where a bare name means
-// yes.
-static bool parse_number(const char *s, uint64_t *ret)
+// kstrtobool() of the kernel's lib/kstrtox.c: the first letter counts, of "on" and "off" the second. A bare name is yes.
+static bool parse_boolean(const char *s, bool *ret)
 {
-	bool is_yes = !s || str_eq(s, "Y") || str_eq(s, "y");
-	if (!is_yes && !str_eq(s, "N") && !str_eq(s, "n"))
-		return str_u64(s, 0, ret);
-	*ret = is_yes;
+	static const char yes[] = "yYtT1eE", no[] = "nNfF0dD";
+	char c = !s                         ? '1' :
+		 *s != 'o' && *s != 'O'     ? *s :
+		 s[1] == 'n' || s[1] == 'N' ? '1' :
+		 s[1] == 'f' || s[1] == 'F' ? '0' :
+					      'o';
+	*ret = c && strchr(yes, c);
+	return *ret || (c && strchr(no, c));
+}
+
+// kstrtoll() and kstrtoull() in one: a sign, then a number in any base of C.
+static bool parse_integer(const char *s, bool *ret_negative, uint64_t *ret)
+{
+	bool has_sign = s && (*s == '-' || *s == '+');
+	if (!str_u64(s ? s + has_sign : NULL, 0, ret) || !isdigit((unsigned char)s[has_sign]))
+		return false;
+	*ret_negative = *s == '-' && *ret;
 	return true;
+}
+
+// NVIDIA's driver has integers that it shows without their sign.
+static bool is_same_integer(bool x_negative, uint64_t x, bool y_negative, uint64_t y)
+{
+	static const uint64_t ALL = 1ULL << 32, MOST = 1ULL << 31; // of 32 bits, and of those without the sign
+	if (x_negative == y_negative)
+		return x == y;
+	return x_negative ? x <= MOST && y == ALL - x : y <= MOST && x == ALL - y;
+}
+
+// Those of type charp by their parmtype in .modinfo, of which a number is text, too.
+static bool is_text_param(const char *name)
+{
+	static const char *const names[] = {
+		"NVreg_CoherentGPUMemoryMode",
+		"NVreg_ExcludedGpus",
+		"NVreg_GpuBlacklist",
+		"NVreg_RegistryDwords",
+		"NVreg_RegistryDwordsPerDevice",
+		"NVreg_RmMsg",
+		"NVreg_RmNvlinkBandwidth",
+		"NVreg_TemporaryFilePath",
+		"NvSwitchBlacklist",
+		"NvSwitchRegDwords",
+		"config_file",
+		"rm_firmware_active",
+		"uvm_channel_gpfifo_loc",
+		"uvm_channel_gpput_loc",
+		"uvm_channel_pushbuffer_loc",
+		"uvm_page_table_location",
+		"uvm_peer_copy",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_eq(names[i], name))
+			return true;
+	return false;
+}
+
+bool module_param_is_same(const char *name, const char *has, const char *requested)
+{
+	bool is_negative, is_minus, is_yes;
+	uint64_t x, y;
+	if (str_eq(has, requested) || is_text_param(name))
+		return str_eq(has, requested);
+	if (parse_integer(has, &is_negative, &x) && parse_integer(requested, &is_minus, &y))
+		return is_same_integer(is_negative, x, is_minus, y);
+	bool was_yes = str_eq(has, "Y") || str_eq(has, "1"),
+	     is_boolean = was_yes || str_eq(has, "N") || str_eq(has, "0");
+	return is_boolean && parse_boolean(requested, &is_yes) && is_yes == was_yes;
 }
 
 static const char *find_shown(const struct strv *params, const char *name)
@@ -282,10 +344,8 @@ int module_params_differing(const struct module_params *p, const struct modules 
 	struct strv differ = { 0 };
 	for (size_t i = 0; i < p->count; i++) {
 		const struct module_param *request = &p->items[i];
-		uint64_t x, y;
 		const char *has = request->source == PARAM_DEFAULT ? NULL : module_param_shown(request, loaded);
-		if (has && !str_eq(has, request->value) &&
-		    !(parse_number(has, &x) && parse_number(request->value, &y) && x == y))
+		if (has && !module_param_is_same(request->name, has, request->value))
 			strv_add(&differ, str_fmt("%s %s: %s, requested %s", request->module, request->name, has,
 						  request->value ? request->value : "(set)"));
 	}

@@ -51,6 +51,10 @@ void module_params_words(const char *text, struct strv *ret);
 bool module_params_has(const struct module_params *p, const char *module, const char *name);
 // Adds to ret what --param set for a module (canonical name), as "MODULE:NAME=VALUE".
 void module_params_options(const struct module_params *p, const char *module, struct strv *ret);
+// Whether a value that the kernel shows, or that a module was given, is the requested one in another spelling. Its form
+// tells the type: integers compare as kstrtoll() reads them, and 32 bits with a sign as those without, Y and N with what
+// kstrtobool() takes; anything else, and what is text by its name, compares as text.
+bool module_param_is_same(const char *name, const char *has, const char *requested);
 char *module_param_text(const struct module_param *p); // NAME=VALUE, quoted for a load argument. Caller frees.
 // The value that the running driver reports in sysfs or procfs; NULL = none.
 const char *module_param_shown(const struct module_param *p, const struct modules *loaded);
@@ -58,7 +62,7 @@ const char *module_param_shown(const struct module_param *p, const struct module
 char *module_params_text(const struct module_params *p, const char *module);
 
 // Requested parameters that the loaded modules do not have: "nvidia NVreg_DeviceFileMode: 438, requested 0660"
-// (R-D1). Numbers compare as numbers and Y/N as 1/0. Modules that are not loaded are skipped, and so are parameters
+// (R-D1). Values compare as in module_param_is_same(). Modules that are not loaded are skipped, and so are parameters
 // that the running driver does not show (the kernel accepts a misspelt name and never shows it). 1 = some differ, 0
 // = none.
 int module_params_differing(const struct module_params *p, const struct modules *loaded, struct strv *ret);

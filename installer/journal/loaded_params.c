@@ -36,19 +36,34 @@ static bool is_param_of(const struct driver_state *record, const char *module)
 	return false;
 }
 
+// Whether it was given this value, in whichever spelling.
+static bool was_given(const char *given, const struct module_param *p)
+{
+	size_t len = strlen(p->name);
+	auto_strv struct strv words = { 0 };
+	auto_str char *word = module_param_text(p);
+	module_params_words(given, &words);
+	for (size_t i = 0; i < words.count; i++) {
+		const char *value = words.items[i] + len;
+		if (str_eq(words.items[i], word) || (str_starts(words.items[i], p->name) && *value == '=' &&
+						     module_param_is_same(p->name, value + 1, p->value)))
+			return true;
+	}
+	return false;
+}
+
 char *loaded_params_missing(const struct driver_state *record, const struct modules *loaded,
 			    const struct module_params *requested)
 {
 	for (size_t i = 0; i < requested->count; i++) {
 		const struct module_param *p = &requested->items[i];
-		auto_strv struct strv words = { 0 };
-		auto_str char *word = module_param_text(p);
 		if (p->source == PARAM_DEFAULT || !is_param_of(record, p->module) || !modules_find(loaded, p->module) ||
 		    module_param_shown(p, loaded))
 			continue;
-		module_params_words(driver_state_params(record, p->module), &words);
-		if (!strv_has(&words, word))
+		if (!was_given(driver_state_params(record, p->module), p)) {
+			auto_str char *word = module_param_text(p);
 			return str_fmt("%s %s", p->module, word);
+		}
 	}
 	return NULL;
 }

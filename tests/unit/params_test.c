@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/module_params.h"
+#include "journal/loaded_params.h"
 
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
@@ -129,6 +130,79 @@ static void compares_with_the_loaded(void **state) // R-D1
 	strv_done(&modules[1].params);
 }
 
+// Of each type (parmtype in .modinfo): what the kernel shows of a value, spellings of it, and spellings of others.
+static void spellings_of_a_value(void **state) // R-D1
+{
+	(void)state;
+	static const struct {
+		const char *type, *name, *shown, *same, *others; // words; "-" = a bare name
+	} rows[] = {
+		{ "int", "uvm_x", "51", "51 +51 063 0x33 0X33 0063", "-51 50 0x51 5 510 051 +-51 51x 51, x -" },
+		{ "int", "uvm_x", "-1", "-1 4294967295 0xffffffff -01 -0x1", "1 65535 18446744073709551615 - --1 n" },
+		{ "int", "uvm_x", "8", "8 010 +010", "10 08 0x10 -8" },
+		{ "int", "uvm_x", "10", "10 012 0xa", "010 +010 a" },
+		{ "int", "uvm_x", "0", "0 -0 +0 00 0x0", "1 o -1" },
+		{ "int as unsigned", "NVreg_X", "4294967295", "-1 4294967295 0xffffffff -0x1", "1 -2 65535" },
+		{ "int as unsigned", "NVreg_X", "2147483648", "-2147483648 0x80000000", "2147483647 -2147483647" },
+		{ "int as unsigned", "NVreg_DeviceFileMode", "432", "432 0660 0x1b0", "660 0432 438" },
+		{ "uint", "uvm_x", "4294967294", "4294967294 0xfffffffe", "4294967295 -1" },
+		{ "ushort", "x", "65535", "65535 0xffff 0177777", "-1 65534" },
+		{ "long", "x", "-5000000000", "-5000000000", "5000000000 -705032704 3589934592" },
+		{ "ulong", "x", "4294967301", "4294967301 0x100000005", "5 -5" },
+		{ "ulong", "x", "18446744073709551615", "0xffffffffffffffff", "-1 18446744073709551616" },
+		{ "hexint", "x", "0x0000001f", "31 0x1f 037 0x0000001f", "1f 0x1e" },
+		{ "bool", "uvm_x", "Y", "Y y yes Yes true T 1 1x on ON oN enabled -",
+		  "N n no false 0 0x1 01 off 2 o x" },
+		{ "bool", "uvm_x", "N", "N n no false F 0 0x1 01 off OFF of none disabled", "Y yes true 1 on - o x 2" },
+		{ "invbool", "uvm_x", "Y", "1 yes on", "0 no off" }, // shown as it was given
+		{ "bint", "x", "1", "1 01 yes on true -", "0 no off 2" },
+		{ "charp", "uvm_peer_copy", "phys", "phys", "virt PHYS physical -" },
+		{ "charp", "uvm_peer_copy", "8", "8", "010 +8 0x8" },
+		{ "charp", "config_file", "Y", "Y", "y 1 yes -" },
+		{ "charp", "NVreg_RegistryDwords", "", "", "0 -" },
+		{ "charp", "NVreg_TemporaryFilePath", "/var/tmp", "/var/tmp", "/var/tmp/ 0" },
+		{ "charp of a later driver", "NVreg_X", "driver", "driver", "Driver numa 0 -" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		for (int is_same = 0; is_same < 2; is_same++) {
+			auto_strv struct strv words = { 0 };
+			strv_split(&words, is_same ? rows[i].same : rows[i].others, " ");
+			for (size_t w = 0; w < words.count; w++) {
+				const char *word = str_eq(words.items[w], "-") ? NULL : words.items[w];
+				auto_str char *row = str_fmt("%s %s shown %s, requested %s", rows[i].type, rows[i].name,
+							     rows[i].shown, words.items[w]);
+				expect(module_param_is_same(rows[i].name, rows[i].shown, word) == is_same, row);
+			}
+		}
+}
+
+// What the kernel does not show is compared with the record of the load.
+static void spellings_of_what_was_given(void **state) // R-D1
+{
+	(void)state;
+	char name[] = "nvidia";
+	struct loaded_module module = { .name = name, .is_driver = true };
+	const struct modules loaded = { .items = &module, .count = 1 };
+	auto_driver_state struct driver_state record = { .version = str_dup("535.1") };
+	strv_add(&record.modules, str_dup("nvidia"));
+	driver_state_set_params(&record, "nvidia", "Hidden=0x10 Hidden2=3 Text=\"a b\"");
+	static const struct {
+		const char *option;
+		bool is_missing;
+	} rows[] = {
+		{ "nvidia:Hidden=16", false }, { "nvidia:Hidden=020", false }, { "nvidia:Hidden=0x10", false },
+		{ "nvidia:Hidden=17", true },  { "nvidia:Hidden=3", true },    { "nvidia:Hidden2=+3", false },
+		{ "nvidia:Text=a b", false },  { "nvidia:Text=a", true },      { "nvidia:Other=16", true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err;
+		auto_module_params struct module_params p = { 0 };
+		assert_int_equal(module_params_add_option(&p, rows[i].option, &err), 0);
+		auto_str char *missing = loaded_params_missing(&record, &loaded, &p);
+		expect(!!missing == rows[i].is_missing, rows[i].option);
+	}
+}
+
 // GH200, GB200 and GB300; H100 and B200 have their memory for themselves.
 static void superchips_get_their_default(void **state)
 {
@@ -202,6 +276,8 @@ int main(void)
 		cmocka_unit_test(stronger_sources_win),
 		cmocka_unit_test(bad_input_is_named),
 		cmocka_unit_test(compares_with_the_loaded),
+		cmocka_unit_test(spellings_of_a_value),
+		cmocka_unit_test(spellings_of_what_was_given),
 		cmocka_unit_test(superchips_get_their_default),
 		cmocka_unit_test(unknown_defaults_are_left_out),
 	};
