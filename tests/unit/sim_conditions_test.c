@@ -68,6 +68,9 @@ static const struct row {
 	{ "{'state':'NOT_READY','run':null,'last_run':null,'checks':[{'name':'gpus','pass':true,'evidence':'8 of 8'},"
 	  "{'name':'nodes','pass':false,'evidence':'7 of 8'}]}",
 	  "False", "DriverNotReady", "nodes: 7 of 8" },
+	{ "{'state':'NOT_READY','run':null,'last_run':null,'next':'make them','checks':[{'name':'nodes','pass':false,"
+	  "'evidence':'7 of 8'}]}",
+	  "False", "DriverNotReady", "nodes: 7 of 8; next step: make them" },
 	{ "{'state':'FAILED','run':null,'last_run':{" ERROR "}}", "False", "BuildFailed",
 	  "E_BUILD: it says no; next step: look for a newer driver" },
 	{ "{'state':'NO_GPU','run':null,'last_run':null}", "False", "NoGPU", "no NVIDIA function on this machine" },

@@ -31,11 +31,12 @@ static char *failed_check(const json_t *status)
 {
 	size_t i;
 	const json_t *check;
+	const char *next = json_string_value(json_object_get(status, "next"));
 	json_array_foreach(json_object_get(status, "checks"), i, check)
 	{
 		if (json_is_false(json_object_get(check, "pass")))
-			return str_fmt("%s: %s; next step: %s", text_in(check, "name"), text_in(check, "evidence"),
-				       text_in(status, "next"));
+			return str_fmt("%s: %s%s%s", text_in(check, "name"), text_in(check, "evidence"),
+				       next ? "; next step: " : "", next ? next : "");
 	}
 	return str_dup("see `kmodsmith status` on the node");
 }
