@@ -52,7 +52,10 @@ if [ "$boot" = 1 ]; then
     "$(printf 'disabled\ndisabled inactive\ninactive')"
   t_fails 1 "a start without a driver named fails" systemctl start kmodsmith
   is "  at once, and is not tried again" "$(of_unit SubState ExecMainStatus NRestarts)" "failed 2 0 "
-  like "  the log says why" "$(journalctl -b -u kmodsmith -o cat)" "error: E_USAGE: nothing says what to install"
+  errors=$(journalctl -b -t kmodsmith -p err -o cat)
+  like "  the journal says why, among its errors" "$errors" "^error: E_USAGE: nothing says what to install"
+  like "  and what to do next" "$errors" "^next: .kmodsmith install VERSION --from "
+  unlike "  without the name that it has anyway" "$(journalctl -b -t kmodsmith -o cat)" "kmodsmith: "
   printf '%s\n' "driver = $driver" "from = $from" "insecure-skip-verify = yes" >>$conf
   t "one command: the driver, now and at each boot, and the watcher" systemctl enable --now kmodsmith kmodsmith-watch
   t "the node is ready" kmodsmith status
@@ -73,6 +76,8 @@ t "the boot loaded the driver" systemctl is-active kmodsmith
 t "the node is ready" kmodsmith status
 is "  all modules are loaded" "$(modules)" "nvidia nvidia_modeset nvidia_uvm "
 log=$(journalctl -b -u kmodsmith -o cat)
+like "  in the journal, which is no error" "$log" '^detect .* driver not loaded'
+unlike "  nor a warning" "$(journalctl -b -u kmodsmith -p warning -o cat)" detect
 like "  from the store" "$log" 'package .* from .*/store'
 unlike "  without a compile" "$log" 'compile +[0-9]'
 like "  before what opens GPUs" "$(of_unit Before)" 'docker.service.* containerd.service|containerd.service.* docker.service'
