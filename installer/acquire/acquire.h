@@ -83,8 +83,8 @@ int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, cha
 int acquire_find_compatible(struct acquire *o, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and fetched again. ret.dir has the files.
 int acquire_take(struct acquire *o, struct package *ret, struct err *err);
-// What was found, unpacked without a trace in the store, if it is on this machine: in the store or in a layout. 1 = ret.dir
-// has the files, 0 = it is elsewhere.
+// What was found, unpacked without a trace in the store, if it is on this machine: in the store or in a layout. 1 =
+// ret.dir has the files, 0 = it is elsewhere.
 int acquire_peek(struct acquire *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =
 // .payload names it; 0 = there is none, and *ret_why (caller frees). is_local: no source is asked. Nothing is fetched.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an Xid means and asks for, in our words. Facts: NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (the name and
-// the column "immediate action") as it was on the date of XID_SOURCE; 56 to 58 and 61, which newer GPUs do not have, the
-// catalogue for older ones. Codes of engines that each have one of their own (copy, video, JPEG) are left out but for the
-// first ones.
+// What an Xid means and asks for, in our words. Facts: NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (names, and
+// the column "immediate action") as it was on the date of XID_SOURCE. What it calls unused is left out, and of the many
+// engines that have a number each (copy, video, JPEG) all but the first.
 #include "status/xid.h"
 
 static const char

@@ -78,8 +78,8 @@ bool log_rewrite(const char *text, bool is_last)
 	return true;
 }
 
-// systemd.exec(5): JOURNAL_STREAM is "DEVICE:INODE" of what a service's output is connected to. Asked for each line, because
-// whoever inherited the variable may write elsewhere.
+// systemd.exec(5): JOURNAL_STREAM is "DEVICE:INODE" of what a service's output is connected to. Asked for each line,
+// because whoever inherited the variable may write elsewhere.
 static bool is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One line an event on standard error, as text or as JSON: ts, level, msg, step; of an error code, reason, retryable
-// and next; of some events fields of their own. In the journal a line of text has its priority (sd-daemon(3)); a line of
-// JSON has its level and stays JSON wherever it is read. Commands log; library code only at debug level.
+// and next; of some events fields of their own. In the journal a line of text has its priority (sd-daemon(3)); a
+// line of JSON has its level and stays JSON wherever it is read. Commands log; library code only at debug level.
 #pragma once
 #include "base/formats/json.h"
 
