@@ -209,6 +209,7 @@ signed() {
 
 @test "docs: host.md: the look before an install of NVIDIA's .run" {
   host h100x2-unloaded
+  tiny_firmware 535.261.03
   tiny_source tree
   makeself --nox11 --quiet tree NVIDIA-Linux-x86_64-535.261.03.run label true >/dev/null
   follow host look

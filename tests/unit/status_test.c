@@ -90,6 +90,7 @@ static void check_row(const struct row *row)
 	expect(status.is_ready == !row->failed, row->evidence);
 	int code = !row->failed ? 0 : str_eq(row->failed, "firmware") ? E_FIRMWARE : E_NOT_READY;
 	expect((status_error(&status, &err) < 0 ? err.code : 0) == code, row->evidence);
+	expect(!status_next(&status) == !row->failed, row->evidence);
 	for (size_t i = 0; i < status.count; i++) {
 		const struct check *c = &status.checks[i];
 		if (c->is_ok == (str_eq(c->name, row->failed) && strstr(c->evidence, row->evidence)))
