@@ -199,7 +199,9 @@ static int set_why_not(struct acquire *o, const struct err *others)
 			str_fmt("the store: %s%s%s", o->distrust.text, others ? "; " : "", others ? others->text : "");
 	else if (others)
 		o->why_not = str_dup(others->text);
-	o->code = others && others->code != E_NO_PACKAGE ? others->code : o->distrust.code;
+	bool is_others = others && others->code != E_NO_PACKAGE;
+	o->code = is_others ? others->code : o->distrust.code;
+	snprintf(o->next, sizeof(o->next), "%s", is_others ? others->next : "");
 	return 0;
 }
 

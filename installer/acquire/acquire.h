@@ -32,6 +32,7 @@ struct acquire {
 	char payload[DIGEST_HEX + 1];   // what acquire_find_payload() found
 	char *why_not;                  // why there is neither
 	int code;                       // and the code of the first source that failed; 0 = the sources do not have it
+	char next[ERR_NEXT_MOST];       // what to do about that; "" = what the code says
 	bool is_local;                  // the last search asked only the store
 	struct strv untrusted;          // digests in the store that no trusted key signed
 	struct err distrust;            // why the first is untrusted; .code 0 = none is

@@ -244,7 +244,7 @@ static int refuse_without_package(const struct plan_context *m, struct err *err)
 				"correct --from (KMODSMITH_FROM): docker://HOST/NAME, https://HOST/PATH, oci:DIR or "
 				"oci-archive:FILE.tar");
 	if (err->code != E_NO_PACKAGE)
-		return -1;
+		return err_next(err, "%s", a->package_next ? a->package_next : "");
 	if (a->source_version)
 		return err_next(err, "leave out --no-compile (KMODSMITH_NO_COMPILE), or publish a package: `kmodsmith "
 				     "build --help`");
@@ -420,8 +420,10 @@ static int plan_change(const struct plan_context *m, struct err *err)
 			strv_add(&p->optional, str_dup(default_modules[i]));
 	}
 	p->driver = str_dup(choose_driver(m->facts, m->request, a));
-	if (!p->driver && a->package_why_not)
-		return err_set(err, no_package_code(m), "no package: %s", a->package_why_not);
+	if (!p->driver && a->package_why_not) {
+		err_set(err, no_package_code(m), "no package: %s", a->package_why_not);
+		return err_next(err, "%s", a->package_next ? a->package_next : "");
+	}
 	if (!p->driver) {
 		err_set(err, E_USAGE, "nothing says what to install: give --driver, --package, --bundle or --source");
 		return err_next(err,

@@ -29,6 +29,7 @@ struct at_hand {
 	bool is_named;                 // the package was named by hand
 	const char *package_why_not;   // why no source has one that fits
 	int package_code;              // of the first source that failed otherwise; 0 = none did
+	const char *package_next;      // what to do about that; NULL or "" = what the code says
 	const char *source_version;    // of a driver source; NULL = none given
 	unsigned source_flavours;      // set of enum module_type
 	const char *inputs;            // where a compile takes headers and core from, in words; NULL = not known

@@ -479,6 +479,7 @@ static int make_session_plan(struct session *s, struct err *err)
 				       .is_named = s->acquire.is_named || request->digest,
 				       .package_why_not = s->acquire.why_not,
 				       .package_code = s->acquire.code,
+				       .package_next = s->acquire.next,
 				       .journal = &s->journal,
 				       .failed = &s->failed,
 				       .source_version = s->source.version,

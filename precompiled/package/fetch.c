@@ -177,6 +177,7 @@ static void note_event(const struct fetch *f, const char *fmt, ...)
 struct source_failures {
 	char *text;
 	int code;
+	char next[ERR_NEXT_MOST];
 };
 
 static void add_source_failure(const struct fetch *f, struct source_failures *m, size_t source, int code,
@@ -270,6 +271,7 @@ void fetch_probe(const struct strv *names, size_t first, const struct repository
 		struct err *e = &ret[i - first];
 		if (probes[at].code)
 			err_set(e, probes[at].code, "%s", probes[at].reason);
+		repository_unreached(names->items[i], e);
 		http_probe_done(&probes[at++]);
 	}
 	free(probes);
@@ -295,6 +297,8 @@ static int query_sources(const struct fetch *f, size_t first, query_fn *query, v
 		bool is_unreachable = reason.code == E_NETWORK || reason.code == E_TIMEOUT || reason.code == E_TLS;
 		if (r < 0 && f->down && is_unreachable)
 			f->down[i] = reason;
+		if (r < 0 && !m.code)
+			memcpy(m.next, reason.next, sizeof(m.next));
 		if (r < 0) {
 			add_source_failure(f, &m, i, reason.code, reason.text);
 			r = 0;
@@ -308,7 +312,7 @@ static int query_sources(const struct fetch *f, size_t first, query_fn *query, v
 		note_event(f, "%s", m.text);
 	free(unreached);
 	free(m.text);
-	return r > 0 ? 0 : -1;
+	return r > 0 ? 0 : err_next(err, "%s", m.next);
 }
 
 struct package_search {

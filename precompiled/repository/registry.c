@@ -199,7 +199,8 @@ static int ask_token(struct registry *g, const struct challenge *c, struct err *
 	}
 	asked.url = url;
 	// A separate retry count: an overloaded token server must not trigger another authentication.
-	struct remote_repository plain = { .http = g->remote.http };
+	struct remote_repository plain = { .repository = { .name = g->remote.repository.name },
+					   .http = g->remote.http };
 	auto_http_call struct http_call call = asked;
 	if (retry_run(&plain, &call, err) < 0)
 		return -1;

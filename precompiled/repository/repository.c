@@ -12,6 +12,14 @@ static int check_digest(const struct repository *r, const char *data, size_t len
 	return err_set(err, E_DIGEST, "%s: requested sha256:%s, received content with sha256:%s", r->name, hex, found);
 }
 
+int repository_unreached(const char *name, struct err *err)
+{
+	if (err->code != E_NETWORK && err->code != E_TIMEOUT)
+		return -1;
+	auto_str char *shown = http_url_shown(name);
+	return err_next(err, "`kmodsmith net check %s` tells which layer fails", shown);
+}
+
 int repository_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len,
 			char ret_digest[DIGEST_HEX + 1], struct err *err)
 {

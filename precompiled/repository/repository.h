@@ -21,6 +21,8 @@ int repository_open(const char *name, const struct repository_options *options, 
 		    struct err *err);
 bool repository_is_remote(const char *name);  // by its name
 char *repository_probe_url(const char *name); // the URL to probe a remote one; NULL = local
+// Where there was no answer, err says what tells which layer fails, too. Always -1.
+int repository_unreached(const char *name, struct err *err);
 
 // The manifest or index of ref (a tag, or "sha256:HEX"), at most OCI_DOCUMENT_MAX bytes. 1 = found, 0 = absent. By
 // digest the content must match, else E_DIGEST.

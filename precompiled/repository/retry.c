@@ -54,7 +54,7 @@ int retry_run(struct remote_repository *r, struct http_call *call, struct err *e
 			return -1;
 		if (again == 0) {
 			*err = why;
-			return failed;
+			return failed < 0 ? repository_unreached(r->repository.name, err) : 0;
 		}
 		http_end(call);
 		if (retry_wait(r, ms, err) < 0)

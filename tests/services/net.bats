@@ -100,6 +100,21 @@ refute_proxied() { assert_equal "$(log_of proxy-open)" ""; }
   assert_refused E_NETWORK 127.0.0.1:9
 }
 
+@test "a source that is not there: what to type is named, and not what of it was asked for" {
+  local name=docker+http://127.0.0.1:9/team/drivers
+  cp -a "$top/tests/hosts/h100x8" "$BATS_TEST_TMPDIR/host"
+  for command in plan install fetch; do
+    kmodsmith "$command" --root "$BATS_TEST_TMPDIR/host" --driver 999.1 --from "$name"
+    assert_status 75
+    assert_regex "$stderr" "error: E_NETWORK: .*$name: http://127.0.0.1:9 \\(tcp\\): "
+    assert_regex "$stderr" "next: \`kmodsmith net check $name\` tells which layer fails"
+    refute_regex "$stderr" 'manifests|tags/list|proprietary'
+  done
+  kmodsmith net check "$name"
+  assert_status 1
+  assert_regex "$output" tcp
+}
+
 @test "a redirect to another place is followed, and no credential goes along" {
   fetch "docker+http://$EVIL/auth-redirect/drivers" --auth-file "$BATS_FILE_TMPDIR/auth.json"
   assert_fetched "$digest"

@@ -116,6 +116,29 @@ gone() { ! kill -0 "$1" 2>/dev/null; }
 503$'
 }
 
+@test "64 clients of the same address that send a byte now and then keep nobody from an answer" {
+  cp -a "$top/tests/hosts/h100x8" "$BATS_TEST_TMPDIR/host"
+  start serve --root "$BATS_TEST_TMPDIR/host" --listen 0
+  python3 - "${url##*:}" >"$BATS_TEST_TMPDIR/slow" 3>&- <<'PYTHON' &
+import socket, sys, time
+slow = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(64)]
+print("connected", flush=True)
+while True:
+    for client in slow:
+        try:
+            client.send(b"G")
+        except OSError:
+            pass
+    time.sleep(1)
+PYTHON
+  started="$started $!"
+  soon grep -q connected "$BATS_TEST_TMPDIR/slow"
+  get "$url/healthz"
+  assert_output --partial 200
+  get "$url/metrics"
+  assert_output 200
+}
+
 @test "HTTPS with the site's certificate; one that does not belong to its key is refused" {
   local dir=$BATS_TEST_TMPDIR
   for name in a b; do

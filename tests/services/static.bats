@@ -128,7 +128,7 @@ PYTHON
   fetch "http://127.0.0.1:$port" --connect-timeout 1
   kill "$hole"
   assert_status 75
-  assert_error E_TIMEOUT "http://127.0.0.1:$port/index.json (tcp): "
+  assert_error E_TIMEOUT "http://127.0.0.1:$port (tcp): "
   assert_quick
 }
 @test "offline: remote ones are refused and not connected to, local ones work" {

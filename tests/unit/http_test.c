@@ -343,8 +343,8 @@ static void test_unreachable(void **state)
 		const char *url, *text;
 		int code;
 	} rows[] = {
-		{ "http://127.0.0.1:1/x", "http://127.0.0.1:1/x (tcp): ", E_NETWORK },
-		{ "http://u:secret@127.0.0.1:1/x?token=secret", "http://127.0.0.1:1/x (tcp): ", E_NETWORK },
+		{ "http://127.0.0.1:1/x", "http://127.0.0.1:1 (tcp): ", E_NETWORK },
+		{ "http://u:secret@127.0.0.1:1/x?token=secret", "http://127.0.0.1:1 (tcp): ", E_NETWORK },
 		{ "http://no-such-host.invalid/", "(dns): ", E_NETWORK }, // or E_TIMEOUT where no name server answers
 		{ "ftp://127.0.0.1/", "ftp://127.0.0.1/", E_USAGE },
 		{ "file:///etc/passwd", "", E_USAGE },

@@ -216,7 +216,9 @@ static void test_no_token_server(void **state)
 	struct err err = { 0 };
 	setup_start(&s, (struct hub){ .wants = BEARER, .realm = "http://127.0.0.1:1/token" }, NULL);
 	assert_int_equal(get(&s, "one", &err), -1);
-	expect(err.code == E_NETWORK && strstr(err.text, "127.0.0.1:1/token"), err.text);
+	expect(err.code == E_NETWORK && str_starts(err.text, "http://127.0.0.1:1 (tcp)"), err.text);
+	// The server of the repository is the one that names the other.
+	expect(strstr(err_next_step(&err), "net check docker+http://127.0.0.1:"), err_next_step(&err));
 }
 
 static void test_tokens_expire(void **state)

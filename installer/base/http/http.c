@@ -33,9 +33,18 @@ static const struct {
 	{ CURLE_SSL_ENGINE_NOTFOUND, E_TLS, "tls" },
 };
 
+// What was asked for is no matter where nobody could be asked: it may be the one of many tags that was tried last.
+static char *shown_place(const struct transfer *t, const char *url)
+{
+	char *shown = http_url_shown(url), *host = strstr(shown, "://");
+	if (host && !str_eq(t->layer, "http"))
+		host[3 + strcspn(host + 3, "/")] = '\0';
+	return shown;
+}
+
 static void fail_call(struct transfer *t, int code, const char *why)
 {
-	auto_str char *url = http_url_shown(t->call->url), *now = http_url_shown(t->url), *more = str_dup("");
+	auto_str char *url = shown_place(t, t->call->url), *now = shown_place(t, t->url), *more = str_dup("");
 	if (!str_eq(url, now))
 		str_add(&more, ", redirected to %s", now);
 	if (t->proxy) {
