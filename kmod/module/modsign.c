@@ -2,6 +2,7 @@
 // As scripts/sign-file.c of the kernel calls OpenSSL, and include/linux/module_signature.h lays out the end.
 #include "kmod/module/modsign.h"
 
+#include "base/core/secret.h"
 #include "base/crypto/key.h"
 #include "base/file/file.h"
 
@@ -167,6 +168,7 @@ static char *bio_text(BIO *bio)
 int module_key_make(const char *host, char **ret_key, char **ret_cert, struct err *err)
 {
 	enum { BITS = 3072 };
+	secret_guard();
 	EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)BITS);
 	X509 *cert = X509_new();
 	auto_free(bio) BIO *key_pem = BIO_new(BIO_s_mem());

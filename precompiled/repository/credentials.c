@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/repository/credentials.h"
 
+#include "base/core/secret.h"
 #include "base/crypto/base64.h"
 #include "base/file/file.h"
 #include "base/formats/json.h"
@@ -78,6 +79,7 @@ static int read_auth_config(const char *path, json_t **ret, struct err *err)
 	if (st.st_size > FILE_MAX)
 		return err_set(err, E_CONFIG, "'%s' has %lld bytes: too large for a credentials file", path,
 			       (long long)st.st_size);
+	secret_guard();
 	if (file_read(fd, path, &text, &len, err) < 0)
 		return -1;
 	skipped = str_starts(text, BOM) ? strlen(BOM) : 0;

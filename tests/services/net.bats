@@ -106,8 +106,8 @@ refute_proxied() { assert_equal "$(log_of proxy-open)" ""; }
   for command in plan install fetch; do
     kmodsmith "$command" --root "$BATS_TEST_TMPDIR/host" --driver 999.1 --from "$name"
     assert_status 75
-    assert_regex "$stderr" "error: E_NETWORK: .*$name: http://127.0.0.1:9 \\(tcp\\): "
-    assert_regex "$stderr" "next: \`kmodsmith net check $name\` tells which layer fails"
+    assert_regex "$stderr" "error: E_NETWORK: .*${name/+/.}: http://127.0.0.1:9 \\(tcp\\): "
+    assert_regex "$stderr" "next: \`kmodsmith net check ${name/+/.}\` tells which layer fails"
     refute_regex "$stderr" 'manifests|tags/list|proprietary'
   done
   kmodsmith net check "$name"

@@ -4,6 +4,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED // engines: Debian 12 has no pkcs11 provider, only the engine
 #include "base/crypto/key.h"
 
+#include "base/core/secret.h"
 #include "base/file/file.h"
 
 #include <fcntl.h>
@@ -236,6 +237,7 @@ int key_open(const char *where, const char *password, struct key **ret, struct e
 	EVP_PKEY *private = NULL;
 	ENGINE *engine = NULL;
 	struct password p = { .text = password };
+	secret_guard();
 	bool is_token = str_starts(where, "pkcs11:");
 	int r = is_token ? open_provider(where, &p, &private, err) : open_pem_file(where, password, &private, err);
 	if (is_token && r == 0)

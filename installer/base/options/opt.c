@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/options/opt.h"
 
+#include "base/core/secret.h"
+
 #include <ctype.h>
 #include <getopt.h>
 #include <limits.h>
@@ -205,6 +207,13 @@ static void add_list(struct strv *list, const char *text)
 	}
 }
 
+// Most names of a source, a proxy or a key hold no password; of a key the one who opens it sees to it.
+static void guard_password(const struct opt *o, const char *text)
+{
+	if ((o->type == OPT_SECRET || o->type == OPT_SECRETS) && text && strchr(text, '@'))
+		secret_guard();
+}
+
 static int set_value(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
 {
 	static const char *const yes[] = { "yes", "true", "1", "on" }, *const no[] = { "no", "false", "0", "off" };
@@ -224,12 +233,14 @@ static int set_value(struct parse *p, size_t i, const char *text, enum opt_sourc
 	case OPT_SECRET:
 		free(*(char **)at);
 		*(char **)at = str_dup(text);
+		guard_password(o, text);
 		break;
 	case OPT_LIST:
 	case OPT_SECRETS:
 		if (p->set_by[i] < from)
 			strv_done(at);
 		add_list(at, text);
+		guard_password(o, text);
 		break;
 	case OPT_UINT:
 		if (!str_u64(text, 10, &number) || number > UINT_MAX)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kube/kubeconfig.h"
 
+#include "base/core/secret.h"
 #include "base/crypto/base64.h"
 #include "base/file/file.h"
 #include "base/formats/yaml.h"
@@ -52,6 +53,7 @@ int kube_config_pod(const struct root *kern, char *const *env, struct kube_confi
 	if (!port || !str_u64(port, 10, &number) || number == 0 || number > 65535)
 		return err_set(err, E_CONFIG,
 			       "KUBERNETES_SERVICE_HOST is set, but KUBERNETES_SERVICE_PORT is not a port");
+	secret_guard();
 	int token = read_account(kern, "token", &c.token, err);
 	if (token <= 0) // automountServiceAccountToken: false
 		return token;
@@ -242,6 +244,7 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 	auto_str char *text = NULL, *dir = slash ? str_ndup(path, (size_t)(slash - path)) : str_dup(".");
 	auto_json json_t *json = NULL;
 	size_t len = 0;
+	secret_guard();
 	if (read_config_file(path, &text, &len, err) < 0)
 		return err_wrap(err, "kubeconfig");
 	if (yaml_read(text, len, path, false, &json, err) < 0)

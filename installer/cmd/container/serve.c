@@ -2,6 +2,7 @@
 #include "cmd/container/serve.h"
 
 #include "base/core/date.h"
+#include "base/core/secret.h"
 #include "base/process/capabilities.h"
 #include "cmd/container/login.h"
 #include "status/liveness.h"
@@ -276,6 +277,7 @@ static int read_tls_files(const struct listen_values *v, char **ret_certificate,
 {
 	if (!v->certificate)
 		return 0;
+	secret_guard();
 	if (read_pem("--tls-cert", v->certificate, ret_certificate, err) < 0)
 		return -1;
 	return read_pem("--tls-key", v->key, ret_key, err);
