@@ -133,7 +133,7 @@ static int receive_source(struct source_download *d, struct err *err)
 
 static int digest_named(const struct root *dir, const char *name, char ret[DIGEST_HEX + 1], struct err *err)
 {
-	auto_fd int fd = root_open(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
+	auto_fd int fd = root_open(dir, name, O_RDONLY | O_NOFOLLOW, err);
 	return fd < 0 ? -1 : digest_file(fd, name, ret, err);
 }
 

@@ -174,7 +174,7 @@ static const off_t PACKAGE_MOST = (off_t)1 << 30;
 static int open_plain(const struct root *root, const char *path, off_t most, int *ret, struct stat *ret_st)
 {
 	struct err ignored;
-	auto_fd int fd = root_open(root, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, &ignored);
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, &ignored);
 	if (fd < 0 || fstat(fd, ret_st) < 0 || !S_ISREG(ret_st->st_mode) || ret_st->st_size > most)
 		return 0;
 	*ret = TAKE_FD(fd);

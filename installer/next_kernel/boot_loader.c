@@ -60,7 +60,7 @@ static char *read_bounded(const struct root *root, const char *path, off_t most,
 	struct err ignored;
 	struct stat st;
 	char *text = NULL;
-	auto_fd int fd = root_open(root, path, O_RDONLY | O_NONBLOCK, &ignored);
+	auto_fd int fd = root_open(root, path, O_RDONLY, &ignored);
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > most)
 		return NULL;
 	return file_read(fd, path, &text, ret_len, &ignored) < 0 ? NULL : text;

@@ -242,7 +242,7 @@ static int put_core(const struct root *from, const char *path, const struct root
 		    char ret[DIGEST_HEX + 1], struct err *err)
 {
 	struct stat st;
-	auto_fd int in = root_open(from, path, O_RDONLY | O_NONBLOCK, err);
+	auto_fd int in = root_open(from, path, O_RDONLY, err);
 	if (in < 0)
 		return -1;
 	if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CORE_BYTES) // the release may make anything
@@ -433,7 +433,7 @@ int core_verify(const struct root *dir, const char *name, const struct core_key 
 {
 	struct stat st;
 	const char *arch = tree_file_arch(dir, name);
-	auto_fd int fd = root_open(dir, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, err);
+	auto_fd int fd = root_open(dir, name, O_RDONLY | O_NOFOLLOW, err);
 	if (fd < 0)
 		return -1;
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CORE_BYTES || !arch)

@@ -375,7 +375,7 @@ const char *tree_file_arch(const struct root *root, const char *path)
 {
 	struct err ignored;
 	Elf64_Ehdr head;
-	auto_fd int fd = root_open(root, path, O_RDONLY | O_NONBLOCK, &ignored);
+	auto_fd int fd = root_open(root, path, O_RDONLY, &ignored);
 	if (fd < 0 || read(fd, &head, sizeof(head)) != sizeof(head) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(archs); i++)

@@ -63,7 +63,7 @@ static int find_entry(const struct root *state, const char *key, struct vmlinuz 
 	struct err ignored;
 	struct stat st;
 	size_t len;
-	auto_fd int fd = root_open(state, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, &ignored);
+	auto_fd int fd = root_open(state, path, O_RDONLY | O_NOFOLLOW, &ignored);
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022 ||
 	    file_read_most(fd, path, ENTRY_MAX, &text, &len, &ignored) < 0)
 		return 0;

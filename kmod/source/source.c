@@ -373,7 +373,7 @@ static int take_cores(struct source *s, const struct root *work, struct err *err
 	for (size_t i = 0; i < linked.count; i++) {
 		const char *core = linked.items[i];
 		struct stat st;
-		auto_fd int in = root_open(&s->root, core, O_RDONLY | O_NONBLOCK, err);
+		auto_fd int in = root_open(&s->root, core, O_RDONLY, err);
 		if (in < 0)
 			return -1;
 		if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))

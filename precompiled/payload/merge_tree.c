@@ -40,7 +40,7 @@ static int make_parent(const struct merge_tree *l, const char *place, struct err
 
 static int digest_path(const struct root *root, const char *path, char ret[DIGEST_HEX + 1], struct err *err)
 {
-	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, err);
 	return fd < 0 ? -1 : digest_file(fd, path, ret, err);
 }
 

@@ -148,7 +148,7 @@ int version_check_file(const struct version_check *b, const struct root *root, c
 		       struct err *err)
 {
 	auto_str char *version = payload_version(place);
-	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, err);
 	if (fd < 0)
 		return -1;
 	if (version && !str_eq(version, b->driver))

@@ -54,7 +54,7 @@ static int check_rights(const struct root *dir, const char *path, struct err *er
 {
 	struct stat st;
 	auto_str char *name = root_path(dir, path);
-	auto_fd int fd = geteuid() == 0 ? root_open(dir, path, O_RDONLY | O_NONBLOCK, err) : -1;
+	auto_fd int fd = geteuid() == 0 ? root_open(dir, path, O_RDONLY, err) : -1;
 	if (geteuid() != 0)
 		return 0;
 	if (fd < 0)

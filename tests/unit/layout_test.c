@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/oci/layout.h"
+#include "precompiled/oci/layout_view.h"
 #include "tests/unit/tempdir.h"
 
 #include <sys/wait.h>
@@ -135,7 +135,30 @@ static void only_regular_files_are_blobs(void **state)
 	assert_int_equal(mkfifo(path, 0644), 0);
 	assert_false(layout_has(&l, EMPTY_HEX));
 	assert_int_equal(layout_blob_open(&l, EMPTY_HEX, &err), -1);
+	assert_int_equal(err.code, EINVAL);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_int_equal(layout_blob_open(&l, EMPTY_HEX, &err), -1);
 	assert_int_equal(err.code, E_STORE_CORRUPT);
+}
+
+// Nobody may ever write to it: a directory of another machine must not keep a node from starting.
+static void an_index_that_is_a_pipe_is_refused(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	auto_layout struct layout l = LAYOUT_NONE;
+	const struct layout_view *view;
+	struct err err;
+	folder_make(&f);
+	assert_int_equal(layout_make(&f.root, &l, &err), 0);
+	auto_str char *path = str_fmt("%s/index.json", f.path);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0644), 0);
+	alarm(10);
+	assert_int_equal(layout_view(&l, &view, &err), -1);
+	alarm(0);
+	assert_true(strstr(err.text, "index.json' is not a regular file"));
 }
 
 static void large_documents_are_refused(void **state)
@@ -213,6 +236,7 @@ int main(void)
 		cmocka_unit_test(blobs_are_written_and_read),
 		cmocka_unit_test(damaged_blobs),
 		cmocka_unit_test(only_regular_files_are_blobs),
+		cmocka_unit_test(an_index_that_is_a_pipe_is_refused),
 		cmocka_unit_test(large_documents_are_refused),
 		cmocka_unit_test(concurrent_writers),
 	};

@@ -31,10 +31,33 @@ static void it_is_its_owners_alone(void **state)
 	assert_true(older >= 0);
 	assert_int_equal(mode_of("older"), 0600);
 	folder_expect(&folder, "older", "kept");
-	folder_link(&folder, "older", "link");
-	errno = 0;
-	assert_int_equal(lockfile_open(folder.root.fd, "link", O_RDWR), -1);
-	assert_int_equal(errno, ELOOP);
+}
+
+// A lock has no content: what else has its name, after a disk was repaired say, makes way, and no link is followed.
+static void what_is_no_file_makes_way(void **state)
+{
+	(void)state;
+	auto_str char *path = str_fmt("%s/odd", folder.path);
+	const int ways[] = { O_RDONLY, O_RDWR };
+	struct stat st;
+	folder_file(&folder, "far", "kept");
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
+		for (int kind = 0; kind < 4; kind++) {
+			unlink(path);
+			assert_int_equal(kind == 0 ? symlink("far", path) :
+					 kind == 1 ? symlink("nowhere", path) :
+					 kind == 2 ? mkfifo(path, 0600) :
+						     mkdir(path, 0700),
+					 0);
+			alarm(10);
+			auto_fd int fd = lockfile_open(folder.root.fd, "odd", ways[i]);
+			alarm(0);
+			assert_true(fd >= 0);
+			assert_int_equal(fstat(fd, &st), 0);
+			assert_true(S_ISREG(st.st_mode) && st.st_size == 0);
+		}
+	folder_expect(&folder, "far", "kept");
+	assert_false(root_exists(&folder.root, "nowhere"));
 }
 
 static void of_a_state_directory(void **state)
@@ -96,6 +119,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(it_is_its_owners_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_no_file_makes_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(of_a_state_directory, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_wait_has_an_end, setup, teardown),
 	};

@@ -109,9 +109,13 @@ static void test_reading_waits_for_nobody(void **state)
 	assert_int_equal(mkfifo(fifo, 0644), 0);
 	alarm(10); // a read that blocks must not block the tests
 	assert_int_equal(root_read(&folder.root, "a/fifo", &text, NULL, &err), -1);
-	alarm(0);
 	assert_int_equal(err.code, EINVAL);
 	assert_true(strstr(err.text, "/m/a/fifo'"));
+	err.code = 0;
+	assert_int_equal(root_open(&folder.root, "a/fifo", O_RDONLY, &err), -1);
+	alarm(0);
+	assert_int_equal(err.code, EINVAL);
+	assert_true(strstr(err.text, "/m/a/fifo' is not a regular file"));
 	auto_root struct root slash = ROOT_NONE;
 	assert_int_equal(root_init(&slash, "/", &err), 0);
 	assert_int_equal(root_read(&slash, "dev/zero", &text, NULL, &err), -1);
@@ -170,6 +174,9 @@ static void test_looking(void **state)
 	assert_string_equal(joined, "a etc");
 	assert_int_equal(root_list(&folder.root, "none", &names, &err), 0);
 	assert_int_equal(names.count, 2);
+	assert_int_equal(root_list_most(&folder.root, "a/up", 2, &names, &err), 1);
+	assert_int_equal(root_list_most(&folder.root, "a/up", 1, &names, &err), -1);
+	assert_int_equal(err.code, E_TOO_LARGE);
 }
 
 static void test_sub_root_is_a_root(void **state)

@@ -14,8 +14,11 @@ enum { STEP_MS = 50 };
 
 int lockfile_open(int dir, const char *name, int how)
 {
-	auto_fd int fd = openat(dir, name, how | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
+	// Anything else of this name has nothing to lose, and would be in the way for ever.
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode))
+		unlinkat(dir, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
+	auto_fd int fd = openat(dir, name, how | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
 		fd = openat(dir, name, how | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0 || fstat(fd, &st) < 0)

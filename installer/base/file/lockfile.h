@@ -7,8 +7,8 @@
 
 enum { LOCKFILE_WAIT_MS = 300000 };
 
-// dir/name, for how = O_RDONLY or O_RDWR; made when it is absent (mode 0600). A file that an
-// older version made readable for all is closed. fd >= 0, or -1 with errno.
+// dir/name, for how = O_RDONLY or O_RDWR; made when it is absent, or no regular file (mode 0600). A file that an older
+// version made readable for all is closed. fd >= 0, or -1 with errno.
 int lockfile_open(int dir, const char *name, int how);
 
 // flock(fd, how) within wait_ms; E_LOCKED when it does not get it.

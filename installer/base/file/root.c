@@ -83,10 +83,19 @@ static bool is_absent(void)
 	return errno == ENOENT || errno == ENOTDIR;
 }
 
+// A file that is opened to be read may be anybody's: that never waits for a writer, and a FIFO is refused.
 int root_open(const struct root *root, const char *path, int flags, struct err *err)
 {
-	int fd = resolve_open(root->fd, path, flags | O_CLOEXEC);
-	return fd < 0 ? root_fail(root, "open", path, err) : fd;
+	struct stat st;
+	bool is_read = !(flags & (O_PATH | O_DIRECTORY)) && (flags & O_ACCMODE) == O_RDONLY;
+	auto_fd int fd = resolve_open(root->fd, path, flags | O_CLOEXEC | (is_read ? O_NONBLOCK : 0));
+	if (fd < 0 || (is_read && fstat(fd, &st) < 0))
+		return root_fail(root, "open", path, err);
+	if (is_read && S_ISFIFO(st.st_mode)) {
+		auto_str char *full = root_path(root, path);
+		return err_set(err, EINVAL, "'%s' is not a regular file", full);
+	}
+	return TAKE_FD(fd);
 }
 
 int root_parent(const struct root *root, const char *path, char **ret_name, struct err *err)

@@ -158,7 +158,7 @@ static int read_library(const struct root *root, const char *path, const char *n
 	bool is_named = (str_starts(name, "lib") || str_starts(name, "ld-")) && strstr(name, ".so");
 	struct err ignored;
 	struct stat st;
-	auto_fd int fd = is_named ? root_open(root, path, O_RDONLY | O_NONBLOCK, &ignored) : -1;
+	auto_fd int fd = is_named ? root_open(root, path, O_RDONLY, &ignored) : -1;
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return 0;
 	return soname_read(fd, path, ret, err);
