@@ -10,24 +10,28 @@
 enum { FORMAT = 1, FILES_MAX = 1000 };
 static const char LABEL_FORMAT[] = "io.kmodsmith.format", LABEL_FILES[] = "io.kmodsmith.files";
 
+static const char HEX[] = "0123456789abcdef",
+		  WORD[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,_+~-";
+
 // One table for writing and reading. Lists are joined with commas.
 static const struct {
 	const char *label;
+	const char *of; // the characters that it consists of; NULL = anything that can be printed
 	size_t offset;
 	bool is_list, is_required;
 	bool is_note; // also an annotation of the manifest, readable without the configuration
 } fields[] = {
-	{ "io.kmodsmith.driver", offsetof(struct package_key, driver), false, true, true },
-	{ "io.kmodsmith.flavour", offsetof(struct package_key, flavour), false, true, true },
-	{ PACKAGE_RELEASE, offsetof(struct package_key, release), false, true, true },
-	{ "io.kmodsmith.kernel.build-id", offsetof(struct package_key, build_id), false, false, true },
-	{ "io.kmodsmith.arch", offsetof(struct package_key, arch), false, true, true },
-	{ "io.kmodsmith.distro", offsetof(struct package_key, distro), false, false, true },
-	{ "io.kmodsmith.compiler", offsetof(struct package_key, compiler), false, false, false },
-	{ "io.kmodsmith.source", offsetof(struct package_key, source), false, false, false },
-	{ "io.kmodsmith.signer", offsetof(struct package_key, signer), false, false, false },
-	{ "io.kmodsmith.modules", offsetof(struct package_key, modules), true, true, true },
-	{ "io.kmodsmith.patches", offsetof(struct package_key, patches), true, false, false },
+	{ "io.kmodsmith.driver", WORD, offsetof(struct package_key, driver), false, true, true },
+	{ "io.kmodsmith.flavour", WORD, offsetof(struct package_key, flavour), false, true, true },
+	{ PACKAGE_RELEASE, NULL, offsetof(struct package_key, release), false, true, true },
+	{ "io.kmodsmith.kernel.build-id", HEX, offsetof(struct package_key, build_id), false, false, true },
+	{ "io.kmodsmith.arch", WORD, offsetof(struct package_key, arch), false, true, true },
+	{ "io.kmodsmith.distro", NULL, offsetof(struct package_key, distro), false, false, true },
+	{ "io.kmodsmith.compiler", NULL, offsetof(struct package_key, compiler), false, false, false },
+	{ "io.kmodsmith.source", NULL, offsetof(struct package_key, source), false, false, false },
+	{ "io.kmodsmith.signer", NULL, offsetof(struct package_key, signer), false, false, false },
+	{ "io.kmodsmith.modules", WORD, offsetof(struct package_key, modules), true, true, true },
+	{ "io.kmodsmith.patches", NULL, offsetof(struct package_key, patches), true, false, false },
 };
 
 static void *package_key_field(const void *key, size_t i)
@@ -102,11 +106,22 @@ bool package_key_is_same(const struct package_key *a, const struct package_key *
 	return json_equal(one, other) == 1;
 }
 
+// Labels end up in messages, names of files and conditions of a Node.
+static bool is_label_valid(const char *text, const char *of)
+{
+	if (of)
+		return !text[strspn(text, of)];
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			return false;
+	return true;
+}
+
 static bool read_package_key(const json_t *labels, struct package_key *key)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		const char *text = json_string_value(json_object_get(labels, fields[i].label));
-		if (fields[i].is_required && (!text || !*text))
+		if ((fields[i].is_required && (!text || !*text)) || (text && !is_label_valid(text, fields[i].of)))
 			return false;
 		if (text && fields[i].is_list)
 			strv_split(package_key_field(key, i), text, ",");

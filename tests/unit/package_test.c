@@ -295,6 +295,55 @@ static void labels_that_contradict_each_other_are_refused(void **state)
 	}
 }
 
+static void labels_are_words(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *label, *value;
+		int result;
+	} rows[] = {
+		{ "driver", "535.261.03", 1 },
+		{ "driver", "535.261.03\\nx", -1 },
+		{ "driver", "../535.261.03", -1 },
+		{ "driver", "535 261", -1 },
+		{ "flavour", "open\\n", -1 },
+		{ "arch", "x86_64\\u001b[2J", -1 },
+		{ "modules", "nvidia;nvidia-uvm", -1 },
+		{ "kernel.build-id", "00ff", 1 },
+		{ "kernel.build-id", "00ff\\n", -1 },
+		{ "kernel.build-id", "an id", -1 },
+		{ "kernel.release", "6.1.0-1+~^\xc3\xa4", 1 },
+		{ "kernel.release", "6.1\\t", -1 },
+		{ "kernel.release", "6.1\\u007f", -1 },
+		{ "compiler", "gcc (Debian 12.2.0-14) 12.2.0", 1 },
+		{ "compiler", "gcc\\r", -1 },
+		{ "signer", "a\\nb", -1 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err;
+		auto_package struct package p = PACKAGE_NONE;
+		auto_json json_t *json = json_pack(
+			"{s:{s:{s:s, s:s, s:s, s:s, s:s, s:s, s:s}}}", "config", "Labels", "io.kmodsmith.format", "1",
+			"io.kmodsmith.driver", "1", "io.kmodsmith.flavour", "open", "io.kmodsmith.kernel.release",
+			"6.1", "io.kmodsmith.arch", "x86_64", "io.kmodsmith.modules", "nvidia", "io.kmodsmith.files",
+			"[{\"name\":\"a.ko\",\"module\":\"nvidia\","
+			"\"size\":5,\"sha256\":\"75b83788bfc2c15b0faff8c39176f5b551f8af29d6605ad"
+			"d7023262328111991\"}]");
+		auto_str char *name = str_fmt("io.kmodsmith.%s", rows[i].label),
+			      *text = str_fmt("\"%s\"", rows[i].value);
+		json_object_set_new(json_object_get(json_object_get(json, "config"), "Labels"), name,
+				    json_loads(text, JSON_DECODE_ANY, NULL));
+		char *config = json_dumps(json, 0), type[] = PACKAGE_TYPE, layer_type[] = OCI_LAYER;
+		struct oci_descriptor layer = { .media_type = layer_type }, d = { 0 };
+		struct oci_manifest m = { .artifact_type = type, .layers = &layer, .count = 1 };
+		int r = package_parse(&m, &d, config, strlen(config), &p, &err);
+		free(config);
+		expect(r == rows[i].result, rows[i].value);
+		if (r < 0)
+			assert_int_equal(err.code, E_MANIFEST);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,6 +354,7 @@ int main(void)
 		cmocka_unit_test(layers_are_unpacked_while_they_arrive),
 		cmocka_unit_test(tags_are_only_pointers),
 		cmocka_unit_test(labels_that_contradict_each_other_are_refused),
+		cmocka_unit_test(labels_are_words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
