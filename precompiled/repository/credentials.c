@@ -59,7 +59,7 @@ char *credentials_places(const char *file)
 	return files.count ? str_fmt("'%s'", names) : NULL;
 }
 
-// 1 = read, 0 = absent. EISDIR: it is a directory, or something else than a file.
+// 1 = read, 0 = absent. E_NOT_FOUND: it is a directory, or something else than a file.
 static int read_auth_config(const char *path, json_t **ret, struct err *err)
 {
 	static const char BOM[] = "\xef\xbb\xbf";
@@ -69,13 +69,14 @@ static int read_auth_config(const char *path, json_t **ret, struct err *err)
 	size_t len = 0, skipped;
 	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
 	if (fd < 0 && (err->code == ENXIO || err->code == ELOOP))
-		return err_set(err, EISDIR, "'%s' is not a file", path);
+		return err_set(err, E_NOT_FOUND, "'%s' is not a file", path);
 	if (fd < 0)
 		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
 	if (fstat(fd, &st) < 0)
 		return file_fail("look at", path, err);
 	if (!S_ISREG(st.st_mode))
-		return err_set(err, EISDIR, "'%s' is %s", path, S_ISDIR(st.st_mode) ? "a directory" : "not a file");
+		return err_set(err, E_NOT_FOUND, "'%s' is %s", path,
+			       S_ISDIR(st.st_mode) ? "a directory" : "not a file");
 	if (st.st_size > FILE_MAX)
 		return err_set(err, E_CONFIG, "'%s' has %lld bytes: too large for a credentials file", path,
 			       (long long)st.st_size);
@@ -311,7 +312,7 @@ int credentials_find(const char *file, const char *host, const char *name, struc
 	for (size_t i = 0; i < files.count; i++) {
 		auto_json json_t *json = NULL;
 		int r = read_auth_config(files.items[i], &json, err);
-		if (r < 0 && err->code == EISDIR) { // what docker makes of a file that is missing, to mount it
+		if (r < 0 && err->code == E_NOT_FOUND) { // what docker makes of a file that is missing, to mount it
 			if (file)
 				return err_code(err, E_CONFIG);
 			note_failure(ret, err);

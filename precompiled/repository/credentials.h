@@ -17,8 +17,8 @@ void credentials_done(struct credentials *c);
 // $DOCKER_CONFIG/config.json (else ~/.docker/config.json), $XDG_RUNTIME_DIR/containers/auth.json (else
 // /run/containers/UID/auth.json), ~/.config/containers/auth.json; any may be absent, and the first that knows the
 // registry is used. In a file, the helper of "credHelpers" comes first, then the most specific entry of "auths":
-// HOST/NAME, then its parents, then HOST, each plain, with https:// in front, or with /v1/ behind the host, which may be
-// a pattern as kubelet takes it ("*.example.com"); then "credsStore". A .dockercfg, entries alone, is one, too.
+// HOST/NAME, then its parents, then HOST, each plain, with https:// in front, or with /v1/ behind the host, which may
+// be a pattern as kubelet takes it ("*.example.com"); then "credsStore". A .dockercfg, entries alone, is one, too.
 // A helper is docker-credential-NAME in $PATH (docker-credential-helpers' protocol, `get`).
 //
 // host: with its port if there is one; name: of the repository. 1 = found, 0 = none. E_NOT_FOUND, E_CONFIG: of the

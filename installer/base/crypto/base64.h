@@ -6,5 +6,5 @@
 char *base64_text(const void *data, size_t len);
 // Strict: no blanks, no missing padding, no bits set after the end. False on anything else. A NUL is added.
 bool base64_parse(const char *text, char **ret, size_t *ret_len);
-// Also wrapped, and without padding: in files that Go's programs (docker, kubelet, kubectl) take so. Not for what is signed.
+// Also wrapped, and without padding, as docker, kubelet and kubectl take it in their files. Not for what is signed.
 bool base64_parse_loose(const char *text, char **ret, size_t *ret_len);

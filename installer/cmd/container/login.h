@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may see the page of a coordinator: the API server is asked whose a token is and what they may. That can take long,
-// so it happens apart from answering: until there is a verdict, the request waits and nobody else does.
+// Who may see the page of a coordinator: the API server is asked whose a token is and what they may. That can take
+// long, so it happens apart from answering: until there is a verdict, the request waits and nobody else does.
 #pragma once
 #include "base/http/http_server.h"
 #include "cluster/kube/client.h"
