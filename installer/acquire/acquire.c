@@ -45,7 +45,7 @@ int acquire_output(void *acquire, const struct layout **ret, struct err *err)
 // A missing store is empty; a search does not create it.
 int acquire_open_store(struct acquire *o, struct err *err)
 {
-	return root_exists(o->fetch.state, "store/oci-layout") ? make_store(o, err) : 0;
+	return store_exists(o->fetch.state) ? make_store(o, err) : 0;
 }
 
 const struct package *acquire_found(const struct acquire *o)

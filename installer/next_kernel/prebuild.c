@@ -36,7 +36,7 @@ static char *image_banner(const struct boot_candidate *k)
 	for (size_t i = 0; i < paths.count; i++) {
 		struct err ignored;
 		auto_vmlinuz struct vmlinuz v = { 0 };
-		auto_fd int fd = root_open(&k->root, paths.items[i], O_RDONLY | O_NONBLOCK, &ignored);
+		auto_fd int fd = root_open(&k->root, paths.items[i], O_RDONLY, &ignored);
 		if (fd >= 0 && vmlinuz_read(fd, paths.items[i], &v, &ignored) == 0)
 			return TAKE(v.banner);
 	}
@@ -529,7 +529,7 @@ static int collect_removed_kernels(const struct prebuild *p, struct err *err)
 	for (size_t i = 0; i < p->before.count; i++)
 		if (!strv_has(&p->kept, p->before.items[i].release))
 			strv_add(&removed, str_dup(p->before.items[i].release));
-	if (!removed.count || !root_exists(p->state, "store/oci-layout"))
+	if (!removed.count || !store_exists(p->state))
 		return 0;
 	for (size_t i = 0; i < p->kept.count; i++) // one that serves another kernel than it was made for
 		strv_add(&stay, str_dup(p->kept.items[i]));

@@ -406,6 +406,14 @@ static int examine_driver(struct doctor *x, struct err *err)
 	return 0;
 }
 
+// Before anything opens it, which would mend it.
+static void examine_store(struct doctor *x)
+{
+	struct err why;
+	if (store_check(x->state, &why) < 0)
+		add_finding(x, "store", DOCTOR_WARN, why.code, "%s", why.text);
+}
+
 static int examine_trust(struct doctor *x, struct err *err)
 {
 	auto_str char *last = NULL;
@@ -514,6 +522,7 @@ int doctor_read(const struct root *host, const struct root *kern, const struct s
 								  .tree = { .root = ROOT_NONE } };
 	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
 		return -1;
+	examine_store(&x);
 	examine_gpus(&x);
 	const struct host *h = &x.facts.host;
 	add_finding(&x, "kernel", DOCTOR_PASS, 0, "%s, build id %.12s..., %s", h->release, h->build_id, h->arch);

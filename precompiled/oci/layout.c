@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-static const char MARK[] = "oci-layout", LOCK[] = ".lock";
+static const char MARK[] = LAYOUT_MARK, LOCK[] = ".lock";
 static const char MARK_TEXT[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
 
 // 1 = found, 0 = absent. Nothing larger than a document is read.
@@ -27,11 +27,19 @@ static int read_layout_document(const struct root *root, const char *path, char 
 	return root_read(root, path, ret, ret_len, err);
 }
 
+int layout_at(const struct root *dir, struct layout *ret, struct err *err)
+{
+	struct root root;
+	if (root_sub(dir, ".", &root, err) < 0)
+		return -1;
+	*ret = (struct layout){ .root = root, .view = layout_view_new() };
+	return 0;
+}
+
 int layout_open(const struct root *dir, struct layout *ret, struct err *err)
 {
 	auto_str char *data = NULL, *name = root_path(dir, MARK);
 	auto_json json_t *json = NULL;
-	struct root root;
 	size_t len = 0;
 	int r = read_layout_document(dir, MARK, &data, &len, err);
 	if (r < 0)
@@ -44,12 +52,7 @@ int layout_open(const struct root *dir, struct layout *ret, struct err *err)
 	if (!version || !str_starts(version, "1."))
 		return err_set(err, E_MANIFEST, "'%s' has layout version '%s', only 1 is supported", name,
 			       version ? version : "");
-	if (root_sub(dir, ".", &root, err) < 0)
-		return -1;
-	free(root.name);
-	root.name = str_dup(dir->name);
-	*ret = (struct layout){ .root = root, .view = layout_view_new() };
-	return 0;
+	return layout_at(dir, ret, err);
 }
 
 void layout_done(struct layout *l)
@@ -100,6 +103,11 @@ static int write_layout_document(const struct root *dir, const char *path, const
 	return r < 0 && err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : r;
 }
 
+int layout_mark(const struct root *dir, struct err *err)
+{
+	return write_layout_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err);
+}
+
 int layout_make(const struct root *dir, struct layout *ret, struct err *err)
 {
 	if (root_exists(dir, MARK))
@@ -113,7 +121,7 @@ int layout_make(const struct root *dir, struct layout *ret, struct err *err)
 		if (root_mkdirs(dir, LAYOUT_BLOBS, 0755, err) < 0 ||
 		    (!root_exists(dir, LAYOUT_INDEX) &&
 		     write_layout_document(dir, LAYOUT_INDEX, text, strlen(text), err) < 0) ||
-		    write_layout_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err) < 0) // last: it is complete now
+		    layout_mark(dir, err) < 0) // last: it is complete now
 			return -1;
 	}
 	return layout_open(dir, ret, err);
@@ -130,7 +138,7 @@ bool layout_has(const struct layout *l, const char *hex)
 int layout_blob_open(const struct layout *l, const char *hex, struct err *err)
 {
 	auto_str char *path = layout_blob_path(hex);
-	auto_fd int fd = root_open(&l->root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
+	auto_fd int fd = root_open(&l->root, path, O_RDONLY | O_NOFOLLOW, err);
 	struct stat st;
 	if (fd < 0)
 		return err->code == ENOENT || err->code == ENOTDIR ? err_code(err, E_NOT_FOUND) : -1;
@@ -207,6 +215,8 @@ int layout_index(const struct layout *l, struct oci_index *ret, struct err *err)
 {
 	auto_str char *data = NULL, *name = root_path(&l->root, LAYOUT_INDEX);
 	size_t len = 0;
+	if (l->view && l->view->kept)
+		return oci_index_parse(l->view->kept, strlen(l->view->kept), name, ret, err);
 	int r = read_layout_document(&l->root, LAYOUT_INDEX, &data, &len, err);
 	if (r == 0)
 		return err_set(err, E_MANIFEST, "'%s' does not exist", name);
@@ -220,7 +230,11 @@ int layout_index_write(const struct layout *l, const struct oci_index *x, struct
 	if (len > OCI_INDEX_MAX)
 		return err_set(err, E_STORE_FULL, "the index of '%s' would have %zu bytes, more than the limit of %d",
 			       l->root.name, len, OCI_INDEX_MAX);
-	return write_layout_document(&l->root, LAYOUT_INDEX, text, len, err);
+	if (write_layout_document(&l->root, LAYOUT_INDEX, text, len, err) < 0)
+		return -1;
+	if (l->view)
+		free(TAKE(l->view->kept));
+	return 0;
 }
 
 int layout_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err)

@@ -20,13 +20,16 @@ struct layout {
 int layout_open(const struct root *dir, struct layout *ret, struct err *err);
 // Creates an empty one if needed; E_USAGE when the directory holds something else.
 int layout_make(const struct root *dir, struct layout *ret, struct err *err);
-int layout_check_place(const struct root *dir, struct err *err); // would layout_make succeed?
+int layout_at(const struct root *dir, struct layout *ret, struct err *err); // without a look at the mark
+int layout_mark(const struct root *dir, struct err *err);                   // its content is always the same
+int layout_check_place(const struct root *dir, struct err *err);            // would layout_make succeed?
 void layout_done(struct layout *l);
 #define auto_layout __attribute__((cleanup(layout_done)))
 
 // Waits for another writer of the index. fd to close; shared is for readers that need index and blobs to agree.
 int layout_lock(const struct layout *l, bool is_shared, struct err *err);
 
+#define LAYOUT_MARK "oci-layout"
 #define LAYOUT_BLOBS "blobs/sha256"
 #define LAYOUT_INDEX "index.json"
 static inline char *layout_blob_path(const char *hex)

@@ -10,7 +10,7 @@ static void empty_view(struct layout_view *v)
 	oci_index_done(&v->index);
 	free(v->tags);
 	free(v->subjects);
-	*v = (struct layout_view){ .fd = -1 };
+	*v = (struct layout_view){ .fd = -1, .kept = v->kept };
 }
 
 struct layout_view *layout_view_new(void)
@@ -22,9 +22,18 @@ struct layout_view *layout_view_new(void)
 
 void layout_view_free(struct layout_view *v)
 {
-	if (v)
+	if (v) {
 		empty_view(v);
+		free(v->kept);
+	}
 	free(v);
+}
+
+void layout_view_keep(const struct layout *l, const struct oci_index *x)
+{
+	empty_view(l->view);
+	free(l->view->kept);
+	l->view->kept = oci_index_text(x);
 }
 
 static bool is_same_file(const struct stat *a, const struct stat *b)
@@ -64,6 +73,8 @@ int layout_view(const struct layout *l, const struct layout_view **ret, struct e
 	struct stat now;
 	struct err ignored;
 	*ret = v;
+	if (v->kept && v->tags)
+		return 0;
 	if (v->fd >= 0 && root_stat(&l->root, LAYOUT_INDEX, &now, &ignored) > 0 && is_same_file(&now, &v->seen))
 		return 0;
 	empty_view(v);

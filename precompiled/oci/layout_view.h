@@ -13,6 +13,7 @@ struct layout_subject {
 	size_t at; // of the manifest that has this subject
 };
 struct layout_view {
+	char *kept;       // text of an index that could not be written and is used all the same; NULL = none
 	int fd;           // of the index.json that was read: as long as it is open, no other file gets its inode number
 	struct stat seen; // of it
 	struct oci_index index;
@@ -24,6 +25,9 @@ struct layout_view {
 };
 struct layout_view *layout_view_new(void);
 void layout_view_free(struct layout_view *v);
+
+// From now on this is the index of l, until one is written.
+void layout_view_keep(const struct layout *l, const struct oci_index *x);
 
 // Borrowed until the next call.
 int layout_view(const struct layout *l, const struct layout_view **ret, struct err *err);

@@ -30,7 +30,8 @@ struct asset_key { // borrowed strings; of a wanted or an existing asset
 };
 // "NAME@sha256:HEX", or "sha256:HEX" with *ret_name NULL (caller frees). false: it is neither.
 bool asset_parse_pin(const char *text, char **ret_name, char ret_hex[DIGEST_HEX + 1]);
-char *asset_tag(const struct asset_key *key); // the best one; for a digest, that of the copy
+char *asset_tag(const struct asset_key *key);     // the best one; for a digest, that of the copy
+char *asset_tag_of(const struct oci_manifest *m); // by its annotations; NULL = it is no asset
 // tree: a root with only that kernel's or driver's packages unpacked. The same tree and key give the same bytes. On
 // failure the index is unchanged.
 int asset_create(const struct layout *into, const struct root *tree, const struct asset_key *key,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/store/store.h"
+#include "precompiled/store/store_internal.h"
 
 #include "base/file/lockfile.h"
+#include "base/process/state_file.h"
 #include "precompiled/oci/closure.h"
 #include "precompiled/package/package.h"
 
@@ -9,25 +10,24 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-static const char DIR_NAME[] = "store", ROOTS[] = "roots.json", QUARANTINE[] = "quarantine", USE[] = ".use";
+static const char ROOTS[] = "roots.json", USE[] = ".use";
 
 void store_done(struct store *s)
 {
 	layout_done(&s->layout);
 	root_done(&s->state);
 	close_fdp(&s->use);
+	strv_done(&s->repaired);
 	*s = STORE_NONE;
 }
 
 static int open_store(const struct root *state, struct store *s, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
-	if (root_sub(state, ".", &s->state, err) < 0 || root_mkdirs(state, DIR_NAME, 0755, err) < 0 ||
-	    root_sub(state, DIR_NAME, &dir, err) < 0 || layout_make(&dir, &s->layout, err) < 0)
+	if (root_sub(state, ".", &s->state, err) < 0 || root_mkdirs(state, STORE_DIR, 0755, err) < 0 ||
+	    root_sub(state, STORE_DIR, &dir, err) < 0 || store_open_layout(s, &dir, err) < 0)
 		return -1;
 	s->layout.is_store = true;
-	free(s->state.name);
-	s->state.name = str_dup(state->name);
 	auto_fd int at = root_open(&s->layout.root, ".", O_PATH | O_DIRECTORY, err);
 	if (at < 0)
 		return -1;
@@ -39,6 +39,11 @@ static int open_store(const struct root *state, struct store *s, struct err *err
 	if (s->use < 0)
 		return err_set(err, errno, "open '%s'", name);
 	return lockfile_wait(s->use, LOCK_SH, LOCKFILE_WAIT_MS, name, err);
+}
+
+bool store_exists(const struct root *state)
+{
+	return root_exists(state, STORE_DIR "/" LAYOUT_BLOBS);
 }
 
 int store_open(const struct root *state, uint64_t limit, struct store *ret, struct err *err)
@@ -107,7 +112,7 @@ static bool read_roots(const json_t *json, struct store_roots *r)
 {
 	size_t i;
 	json_t *item, *pins = json_object_get(json, "pins"), *reuses = json_object_get(json, "reused");
-	if (!json_is_object(json) || !read_hex(json_object_get(json, "target"), &r->target) ||
+	if (!json_object_get(json, "target") || !read_hex(json_object_get(json, "target"), &r->target) ||
 	    !read_hex(json_object_get(json, "last-good"), &r->last_good) || (pins && !json_is_array(pins)) ||
 	    (reuses && !json_is_array(reuses)))
 		return false;
@@ -134,7 +139,7 @@ int store_roots(const struct store *s, struct store_roots *ret, struct err *err)
 {
 	auto_store_roots struct store_roots roots = { 0 };
 	auto_json json_t *json = NULL;
-	int r = json_read(&s->state, ROOTS, &json, err);
+	int r = state_file_read(&s->state, ROOTS, &json, err);
 	if (r < 0)
 		return err_code(err, err->code == E_CONFIG ? E_STORE_CORRUPT : err->code);
 	if (r > 0 && !read_roots(json, &roots))
@@ -143,6 +148,25 @@ int store_roots(const struct store *s, struct store_roots *ret, struct err *err)
 	*ret = roots;
 	roots = (struct store_roots){ 0 };
 	return 0;
+}
+
+// For a writer, who holds the lock. What damaged ones kept is no longer kept: what runs is written anew, and a
+// collection spares the packages of installed kernels.
+static int read_roots_to_change(const struct store *s, struct store_roots *ret, struct err *err)
+{
+	if (store_roots(s, ret, err) == 0)
+		return 0;
+	if (err->code != E_STORE_CORRUPT)
+		return -1;
+	state_file_set_aside(&s->state, ROOTS, err->text);
+	return 0;
+}
+
+int store_mend_roots(const struct store *s, struct err *err)
+{
+	auto_store_roots struct store_roots r = { 0 };
+	auto_fd int held = layout_lock(&s->layout, false, err);
+	return held < 0 || read_roots_to_change(s, &r, err) < 0 ? -1 : 0;
 }
 
 bool store_roots_has(const struct store_roots *r, const char *hex)
@@ -169,7 +193,7 @@ static int set_root(const struct store *s, bool is_target, const char *hex, stru
 {
 	auto_store_roots struct store_roots r = { 0 };
 	auto_fd int held = layout_lock(&s->layout, false, err);
-	if (held < 0 || store_roots(s, &r, err) < 0)
+	if (held < 0 || read_roots_to_change(s, &r, err) < 0)
 		return -1;
 	char **at = is_target ? &r.target : &r.last_good;
 	if (str_eq(*at, hex))
@@ -193,7 +217,7 @@ int store_pin(const struct store *s, const char *hex, bool is_pinned, struct err
 {
 	auto_store_roots struct store_roots r = { 0 };
 	auto_fd int held = layout_lock(&s->layout, false, err);
-	if (held < 0 || store_roots(s, &r, err) < 0)
+	if (held < 0 || read_roots_to_change(s, &r, err) < 0)
 		return -1;
 	if (strv_has_sorted(&r.pins, hex) == is_pinned)
 		return 0;
@@ -222,7 +246,7 @@ int store_set_reuse(const struct store *s, const char *release, const char *buil
 {
 	auto_store_roots struct store_roots r = { 0 };
 	auto_fd int held = layout_lock(&s->layout, false, err);
-	if (held < 0 || store_roots(s, &r, err) < 0)
+	if (held < 0 || read_roots_to_change(s, &r, err) < 0)
 		return -1;
 	if (hex && str_eq(store_roots_reuse(&r, release, build_id), hex))
 		return 0;
@@ -266,14 +290,10 @@ static int find_needed(const struct store *s, const struct oci_descriptor *entry
 	return 0;
 }
 
-// Readers no longer find a damaged blob, but it is kept for diagnosis.
 static int put_away(const struct store *s, const char *hex, struct err *err)
 {
-	auto_str char *blob = layout_blob_path(hex), *from = str_fmt("%s/%s", DIR_NAME, blob),
-		      *to = str_fmt("%s/%s", QUARANTINE, hex);
-	struct err ignored;
-	if (root_mkdirs(&s->state, QUARANTINE, 0755, &ignored) == 0 && root_rename(&s->state, from, to, &ignored) == 0)
-		return 0;
+	auto_str char *blob = layout_blob_path(hex), *from = str_fmt(STORE_DIR "/%s", blob);
+	store_set_aside(s, from, hex);
 	return root_unlink(&s->layout.root, blob, err) < 0 ? -1 : 0;
 }
 
@@ -325,7 +345,7 @@ int store_find_reused(const struct store *s, const struct package_want *want, st
 {
 	auto_store_roots struct store_roots roots = { 0 };
 	struct package_want other = *want;
-	if (store_roots(s, &roots, err) < 0)
+	if (store_roots(s, &roots, err) < 0 && err->code != E_STORE_CORRUPT) // damaged: the next writer says so
 		return -1;
 	other.digest = store_roots_reuse(&roots, want->release, want->build_id);
 	other.release = other.build_id = NULL;

@@ -11,11 +11,15 @@
 struct store {
 	struct layout layout;
 	struct root state;
-	uint64_t limit; // bytes of blobs; 0 = limited by the disk only
-	int use;        // the lock
+	uint64_t limit;       // bytes of blobs; 0 = limited by the disk only
+	int use;              // the lock
+	struct strv repaired; // "NAME WHY" of its own files that were damaged and made again
 };
 #define STORE_NONE ((struct store){ .layout = LAYOUT_NONE, .state = ROOT_NONE, .use = -1 })
-// Creates the store if needed. Waits for a running garbage collection.
+bool store_exists(const struct root *state);
+// E_STORE_CORRUPT: one of its own files is damaged; it stays so.
+int store_check(const struct root *state, struct err *err);
+// Creates the store if needed. Its own files that are damaged are made again, with a warning. Waits for a running garbage collection.
 int store_open(const struct root *state, uint64_t limit, struct store *ret, struct err *err);
 void store_done(struct store *s);
 #define auto_store __attribute__((cleanup(store_done)))
@@ -56,7 +60,7 @@ int store_find_reused(const struct store *s, const struct package_want *want, st
 int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err);
 
 struct store_damage {
-	char digest[DIGEST_HEX + 1]; // or "index.json", which was then rebuilt
+	char digest[DIGEST_HEX + 1]; // or "index.json", "oci-layout", "roots.json"
 	char *why;                   // "is missing", "has 5 bytes instead of 7", ...
 	struct strv lost;            // what was removed from the index: tags, or digests
 };
@@ -72,7 +76,7 @@ struct store_report {
 void store_report_done(struct store_report *r);
 #define auto_store_report __attribute__((cleanup(store_report_done)))
 // Reads every blob that the index needs and quarantines damaged ones. 1 = damage was found, 0 = no damage.
-int store_verify(const struct store *s, void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+int store_verify(struct store *s, void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 		 struct store_report *ret, struct err *err);
 
 struct store_garbage {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damaged blobs are quarantined and what needs them is removed from the index, so that the next start fetches it again.
-// An unreadable index is rebuilt from the packages in the store, which are checked by digest like any other.
+// Own files of the store that are damaged were made again when it was opened (store_repair.c).
 #include "base/file/file.h"
 #include "precompiled/oci/closure.h"
 #include "precompiled/package/package.h"
-#include "precompiled/store/store.h"
+#include "precompiled/store/store_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -71,57 +71,33 @@ static void add_damage(struct store_check *c, const char *digest, char *take_why
 	c->report.damage[c->report.count++] = damage;
 }
 
-// A package goes under its tag, a signature by its subject; other blobs are needed only through these.
-static void add_to_new_index(const struct layout *l, const char *hex, uint64_t size, struct oci_index *x)
+static void add_repaired(struct store *s, struct store_check *c)
 {
-	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = size };
-	auto_package struct package p = PACKAGE_NONE;
-	auto_oci_manifest struct oci_manifest m = { 0 };
-	struct err ignored;
-	memcpy(d.digest, hex, sizeof(d.digest));
-	if (package_read(l, &d, &p, &ignored) > 0) {
-		auto_str char *tag = package_tag(&p.key);
-		d.artifact_type = str_dup(PACKAGE_TYPE);
-		oci_index_put(x, &d, tag);
-	} else if (layout_manifest(l, &d, hex, &m, &ignored) == 0 && m.subject.media_type) {
-		oci_index_put(x, &d, NULL);
+	for (size_t i = 0; i < s->repaired.count; i++) {
+		const char *text = s->repaired.items[i];
+		auto_str char *name = str_ndup(text, strcspn(text, " "));
+		add_damage(c, name, str_dup(text + strlen(name) + 1));
 	}
+	strv_done(&s->repaired);
 }
 
-static int rebuild_store_index(struct store_check *c, const struct err *why, struct err *err)
+// Whether one was damaged while the store was open, and the list of what must stay.
+static int check_own_files(struct store *s, struct store_check *c, struct err *err)
 {
-	const struct layout *l = &c->store->layout;
-	auto_strv struct strv names = { 0 };
-	auto_oci_index struct oci_index x = { 0 };
-	if (root_list(&l->root, "blobs/sha256", &names, err) < 0)
+	auto_root struct root dir = ROOT_NONE;
+	struct store_roots roots;
+	if (root_sub(&s->layout.root, ".", &dir, err) < 0 || store_open_layout(s, &dir, err) < 0)
 		return -1;
-	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = layout_blob_path(names.items[i]);
-		struct stat st;
-		if (digest_is_hex(names.items[i]) && root_stat(&l->root, path, &st, err) > 0 &&
-		    st.st_size <= OCI_DOCUMENT_MAX)
-			add_to_new_index(l, names.items[i], (uint64_t)st.st_size, &x);
-	}
-	struct err ignored; // the old one is only kept for diagnosis
-	if (root_mkdirs(&c->store->state, "quarantine", 0755, &ignored) == 0)
-		root_rename(&c->store->state, "store/index.json", "quarantine/index.json", &ignored);
-	if (layout_index_write(l, &x, err) < 0)
-		return -1;
-	add_damage(c, "index.json", str_dup(why->text));
-	return 0;
-}
-
-static int read_or_rebuild_store_index(struct store_check *c, struct oci_index *ret, struct err *err)
-{
-	auto_fd int held = layout_lock(&c->store->layout, false, err);
-	if (held < 0)
-		return -1;
-	if (layout_index(&c->store->layout, ret, err) == 0)
+	s->layout.is_store = true;
+	add_repaired(s, c);
+	if (store_roots(s, &roots, err) == 0) {
+		store_roots_done(&roots);
 		return 0;
-	struct err why = *err;
-	if ((why.code != E_MANIFEST && why.code != E_TOO_LARGE) || rebuild_store_index(c, &why, err) < 0)
+	}
+	if (err->code != E_STORE_CORRUPT)
 		return -1;
-	return layout_index(&c->store->layout, ret, err);
+	add_damage(c, "roots.json", str_dup(err->text));
+	return store_mend_roots(s, err);
 }
 
 // A blob that another process has brought anew in the meantime is not the one that was read.
@@ -144,11 +120,17 @@ static void drop_replaced(struct store_check *c, size_t first)
 	c->report.count = kept;
 }
 
+static int read_own_index(const struct store *s, struct oci_index *ret, struct err *err)
+{
+	auto_fd int held = layout_lock(&s->layout, false, err);
+	return held < 0 ? -1 : layout_index(&s->layout, ret, err);
+}
+
 static int verify_blobs(struct store_check *c, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
 	auto_closure struct closure needed = { 0 };
-	if (read_or_rebuild_store_index(c, &x, err) < 0)
+	if (read_own_index(c->store, &x, err) < 0)
 		return -1;
 	for (size_t i = 0; i < x.count; i++)
 		if (closure_add(&c->store->layout, &x.items[i], &needed, err) < 0)
@@ -156,7 +138,7 @@ static int verify_blobs(struct store_check *c, struct err *err)
 	closure_sort(&needed);
 	for (size_t i = 0; i < needed.count; i++)
 		c->total += needed.items[i].size;
-	const size_t first = c->report.count; // an index that was rebuilt comes before the blobs
+	const size_t first = c->report.count; // own files come before the blobs
 	for (size_t i = 0; i < needed.count; i++) {
 		const struct closure_blob *b = &needed.items[i];
 		struct stat st;
@@ -173,11 +155,11 @@ static int verify_blobs(struct store_check *c, struct err *err)
 	return count ? store_quarantine_all(c->store, c->report.damage + first, count, err) : 0;
 }
 
-int store_verify(const struct store *s, void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+int store_verify(struct store *s, void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 		 struct store_report *ret, struct err *err)
 {
 	struct store_check c = { .store = s, .progress = progress, .ctx = ctx };
-	int r = verify_blobs(&c, err);
+	int r = check_own_files(s, &c, err) < 0 ? -1 : verify_blobs(&c, err);
 	free(c.seen);
 	if (r < 0) {
 		store_report_done(&c.report);

@@ -107,7 +107,12 @@ digest() { # KERNEL: of its manifest
   echo '{"pins":["x"]}' >"$ROOT/var/lib/kmodsmith/roots.json"
   kmodsmith "store gc"
   assert_error E_STORE_CORRUPT roots.json
-  rm "$ROOT/var/lib/kmodsmith/roots.json"
+  [[ $stderr == *'next: '*'`kmodsmith store verify`'* ]]
+  kmodsmith "store verify" --json # what is said next leads on
+  assert_status 1
+  assert_json '.damage[0].digest' roots.json
+  kmodsmith "store gc" --dry-run
+  assert_status 0
   kmodsmith "store gc" --store-limit 5X
   assert_error E_USAGE 5X
   KMODSMITH_STORE_LIMIT=-1 kmodsmith "store ls"
@@ -127,17 +132,23 @@ digest() { # KERNEL: of its manifest
 }
 
 @test "an unreadable index is rebuilt from the packages" {
-  echo '<html>' >"$store/index.json"
-  kmodsmith "store ls"
-  assert_error E_STORE_CORRUPT index.json
-  kmodsmith "store verify" --json
-  assert_status 1
-  assert_json '.damage[0].digest' index.json
-  kmodsmith "store ls" --json
-  assert_json '.items | length' 4
-  assert_file_exist "$ROOT/var/lib/kmodsmith/quarantine/index.json"
-  kmodsmith "store verify"
-  assert_status 0
+  local command
+  for command in "store ls" "store verify"; do
+    echo '<html>' >"$store/index.json"
+    kmodsmith doctor
+    assert_line --regexp '^warn +store +E_STORE_CORRUPT: .*index.json'
+    kmodsmith "$command" --json
+    assert_status "$([ "$command" = "store ls" ] && echo 0 || echo 1)"
+    [ "$(grep -c '^kmodsmith: warn: the store .* was damaged, and is made whole from its packages: index.json' <<<"$stderr")" = 1 ]
+    [ "$command" = "store ls" ] || assert_json '.damage[0].digest' index.json
+    kmodsmith "store ls" --json
+    assert_json '.items | length' 4
+    assert_equal "$(cat "$ROOT/var/lib/kmodsmith/quarantine/index.json")" "<html>"
+    kmodsmith "store verify"
+    assert_status 0
+    kmodsmith doctor
+    refute_line --regexp '^[a-zA-Z]+ +store '
+  done
 }
 
 @test "nothing is collected while another process has the store open" {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "precompiled/package/asset.h"
 #include "tests/unit/stored.h"
 
 #include <sys/file.h>
@@ -35,6 +36,7 @@ static void damaged_roots(void **state)
 	static const char *const rows[] = {
 		"",
 		"[]",
+		"{}",
 		"{\"target\":\"x\"}",
 		"{\"pins\":{}}",
 		"{\"pins\":[\"x\"]}",
@@ -53,6 +55,10 @@ static void damaged_roots(void **state)
 		expect(store_roots(&s.store, &r, &err) == -1 && err.code == E_STORE_CORRUPT, rows[i]);
 		expect(store_gc(&s.store, &s.kernels, false, &g, &err) == -1, rows[i]);
 		expect(has(&s, 0), rows[i]);
+		expect(store_set_target(&s.store, s.hex[0], &err) == 1, rows[i]); // who knows what runs says it anew
+		folder_expect(&s.folder, "roots.json.damaged", rows[i]);
+		expect(store_roots(&s.store, &r, &err) == 0 && str_eq(r.target, s.hex[0]), rows[i]);
+		store_roots_done(&r);
 	}
 }
 
@@ -346,6 +352,100 @@ static void index_is_rebuilt(void **state)
 	}
 }
 
+static void spoil(const struct setting *s, const char *path, int how)
+{
+	struct err err;
+	auto_str char *full = str_fmt("%s/%s", s->folder.path, path);
+	assert_int_equal(root_rmtree(&s->folder.root, path, &err), 1);
+	switch (how) {
+	case 0:
+		folder_file(&s->folder, path, "");
+		break;
+	case 1:
+		assert_int_equal(root_write(&s->folder.root, path, (char[300]){ 0 }, 300, 0644, &err), 0);
+		break;
+	case 2:
+		folder_file(&s->folder, path, "{\"imageLayoutVersion\":\"2.0.0\",\"manifests\":7}");
+		break;
+	case 3:
+		assert_int_equal(mkdir(full, 0755), 0);
+		break;
+	case 4:
+		folder_link(&s->folder, "nowhere", path);
+		break;
+	case 5:
+		assert_int_equal(mkfifo(full, 0644), 0);
+		break;
+	default: // absent
+		break;
+	}
+}
+
+// What the store's own files say, its blobs say, too.
+static void own_files_are_made_again(void **state)
+{
+	(void)state;
+	static const char *const files[] = { "index.json", "oci-layout" }, *const kinds[] = {
+		"empty", "zeros", "version", "dir", "link", "pipe", "absent"
+	};
+	for (int i = 0; i < 14; i++) {
+		auto_setting struct setting s;
+		auto_oci_index struct oci_index x = { 0 };
+		struct err err;
+		const char *file = files[i % 2];
+		auto_str char *path = str_fmt("store/%s", file), *aside = str_fmt("quarantine/%s", file);
+		setting_make(&s, 2);
+		add_package(&s, 1); // again: nothing new
+		sign(&s, 1, false);
+		store_done(&s.store);
+		spoil(&s, path, i / 2);
+		alarm(30);
+		expect(store_open(&s.folder.root, 0, &s.store, &err) == 0, kinds[i / 2]);
+		alarm(0);
+		expect(s.store.repaired.count == 1 && str_starts(s.store.repaired.items[0], file), kinds[i / 2]);
+		expect(has(&s, 0) && has(&s, 1), kinds[i / 2]);
+		expect(layout_index(&s.store.layout, &x, &err) == 0, kinds[i / 2]);
+		expect(oci_index_find(&x, "535.1-open-6.1-x86_64") >= 0, kinds[i / 2]);
+		struct stat st;
+		expect(root_stat(&s.folder.root, aside, &st, &err) == (i / 2 < 6), kinds[i / 2]);
+		folder_expect(&s.folder, "store/oci-layout", "{\"imageLayoutVersion\":\"1.0.0\"}");
+		store_done(&s.store);
+		assert_int_equal(store_open(&s.folder.root, 0, &s.store, &err), 0);
+		assert_int_equal(s.store.repaired.count, 0);
+		expect_sound(&s);
+	}
+}
+
+// Of two packages with one tag the later one has it, as before; and no payload is forgotten.
+static void a_new_index_is_as_the_old_one(void **state)
+{
+	(void)state;
+	auto_setting struct setting s;
+	auto_oci_index struct oci_index before = { 0 }, after = { 0 };
+	auto_oci_descriptor struct oci_descriptor payload = { 0 };
+	auto_root struct root tree = ROOT_NONE;
+	struct err err;
+	setting_make(&s, 3);
+	tempdir_write(&s.folder, "tree/usr/lib/libcuda.so.535.1", "a library");
+	assert_int_equal(root_sub(&s.folder.root, "tree", &tree, &err), 0);
+	const struct asset_key key = { .kind = &ASSET_PAYLOAD, .driver = "535.1", .arch = "x86_64" };
+	assert_int_equal(asset_create(&s.store.layout, &tree, &key, &payload, &err), 0);
+	assert_int_equal(layout_index(&s.store.layout, &before, &err), 0);
+	assert_true(oci_index_find(&before, "payload-535.1-x86_64") >= 0);
+	store_done(&s.store);
+	spoil(&s, "store/index.json", 0);
+	assert_int_equal(store_open(&s.folder.root, 0, &s.store, &err), 0);
+	assert_int_equal(layout_index(&s.store.layout, &after, &err), 0);
+	assert_int_equal(after.count, before.count);
+	for (size_t i = 0; i < before.count; i++) {
+		auto_str char *ref = oci_digest_text(before.items[i].digest);
+		int at = oci_index_find(&after, ref);
+		assert_true(at >= 0);
+		const char *tag = oci_descriptor_annotation(&before.items[i], OCI_REF_NAME);
+		assert_true(!tag || str_eq(oci_descriptor_annotation(&after.items[at], OCI_REF_NAME), tag));
+	}
+}
+
 // Of a process killed between the write of the index and its rename.
 static void leftovers_of_a_killed_writer_are_removed(void **state)
 {
@@ -471,6 +571,8 @@ int main(void)
 		cmocka_unit_test(verify_finds_all_damage),
 		cmocka_unit_test(verify_removes_what_is_no_file),
 		cmocka_unit_test(index_is_rebuilt),
+		cmocka_unit_test(own_files_are_made_again),
+		cmocka_unit_test(a_new_index_is_as_the_old_one),
 		cmocka_unit_test(leftovers_of_a_killed_writer_are_removed),
 		cmocka_unit_test(readers_can_quarantine),
 		cmocka_unit_test(test_growth),

@@ -90,7 +90,7 @@ static inline bool has(const struct setting *s, int i)
 	return is_listed;
 }
 
-static inline void expect_sound(const struct setting *s)
+static inline void expect_sound(struct setting *s)
 {
 	struct err err;
 	auto_store_report struct store_report report = { 0 };

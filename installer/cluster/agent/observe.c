@@ -145,7 +145,7 @@ static int open_observed_store(struct look *l, struct err *err)
 	l->record = loaded_params_record(&l->node, l->facts.host.boot_id, l->facts.loaded.version, NULL);
 	if (l->record)
 		loaded_params_options(l->record, &l->usual, &l->given);
-	l->has_store = root_exists(at->state, "store/index.json");
+	l->has_store = store_exists(at->state);
 	if (l->has_store && !at->is_unverified)
 		trust_now(at->host, at->trust_dir, &l->trust);
 	if (l->has_store && store_open(at->state, 0, &l->store, err) < 0)

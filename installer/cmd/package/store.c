@@ -29,7 +29,7 @@ static const struct opt trust_opts[] = {
 	{ 0 },
 };
 
-// Without roots and index, for the command that repairs them.
+// Without roots, for the command that repairs them.
 static int open_unchecked(const struct store_values *v, struct store_session *ret, struct err *err)
 {
 	const struct job_values place = { .state_dir = v->state_dir };
@@ -47,12 +47,9 @@ static int open_unchecked(const struct store_values *v, struct store_session *re
 int store_session_open(const struct store_values *values, struct store_session *ret, struct err *err)
 {
 	auto_store_session struct store_session d = STORE_SESSION_NONE;
-	if (open_unchecked(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0)
+	if (open_unchecked(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0 ||
+	    layout_index(&d.store.layout, &d.index, err) < 0)
 		return -1;
-	if (layout_index(&d.store.layout, &d.index, err) < 0) {
-		err_wrap(err, "`kmodsmith store verify` rebuilds it");
-		return err_code(err, err->code == E_MANIFEST || err->code == E_TOO_LARGE ? E_STORE_CORRUPT : err->code);
-	}
 	*ret = d;
 	d = STORE_SESSION_NONE;
 	return 0;
@@ -449,7 +446,8 @@ const struct cmd cmd_store_verify = {
 	.help = "read every blob and compare it with its digest",
 	.about = "Damaged blobs are moved to the quarantine directory next to the store, and packages that need them "
 		 "are\n"
-		 "removed; they are built or fetched again when needed. Exit status 1 if there was damage.\n\n"
+		 "removed; they are built or fetched again when needed. Damaged files of the store itself are set aside\n"
+		 "and made again. Exit status 1 if there was damage.\n\n"
 		 "  kmodsmith store verify\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),

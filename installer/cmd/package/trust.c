@@ -150,8 +150,8 @@ static bool has_store(const struct values *v)
 	auto_root struct root dir = ROOT_NONE;
 	struct err ignored;
 	if (v->state_dir)
-		return root_init(&dir, v->state_dir, &ignored) == 0 && root_exists(&dir, "store/oci-layout");
-	return machine_open(&v->common, &m, &ignored) == 0 && root_exists(&m.host, JOB_STATE "/store/oci-layout");
+		return root_init(&dir, v->state_dir, &ignored) == 0 && root_exists(&dir, "store/blobs");
+	return machine_open(&v->common, &m, &ignored) == 0 && root_exists(&m.host, JOB_STATE "/store/blobs");
 }
 
 // The packages of the store that are trusted now, as "TAG sha256:HEX".
