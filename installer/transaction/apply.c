@@ -197,6 +197,13 @@ static bool is_target_to_blame(const struct err *err)
 	       !err_info(err->code)->retryable;
 }
 
+// What failed is not part of what works.
+static void drop_failed_modules(struct transaction *r)
+{
+	for (size_t i = 0; i < r->failed.count; i++)
+		driver_state_drop(&r->journal.target, r->failed.items[i].module);
+}
+
 static void undo_change(struct transaction *r, size_t failed, struct err *err)
 {
 	struct err why = { 0 };
@@ -217,39 +224,87 @@ static void undo_change(struct transaction *r, size_t failed, struct err *err)
 	}
 	if (is_blamed && !is_kept)
 		journal_failed(&r->journal, err);
-	if (!is_wedged || r->a->plan->steps[failed].kind != STEP_LOAD)
+	if (is_kept && !is_wedged) {
+		drop_failed_modules(r);
+		journal_left(&r->journal);
+	} else if (!is_wedged || r->a->plan->steps[failed].kind != STEP_LOAD) {
 		journal_rolled_back(&r->journal);
+	}
 	if (err->code == E_WEDGED)
 		journal_wedge(&r->journal, r->a->facts->host.boot_id, err->text);
 	write_journal(r);
 }
 
-// Whether the kernel has what an interrupted run intended, parameters included; else that run changed nothing, and the
-// request is another one now.
-static bool is_loaded_as_meant(const struct transaction *r)
+// Whether the kernel has what was meant, parameters included; else the request is another one now.
+static bool is_loaded_as_meant(const struct transaction *r, const struct driver_state *meant)
 {
-	const struct driver_state *meant = &r->journal.target;
 	auto_driver_state struct driver_state found = { 0 };
 	plan_target(r->a->plan, r->a->request, meant->digest, r->a->facts->host.build_id, &found);
-	return driver_state_same(&found, meant);
+	return meant->version && driver_state_same(&found, meant);
+}
+
+// An adopted driver is the last good one, too: a run of this boot loaded it and could not end well, or the journal that
+// knew it is lost. Without its package in the store there would be no way back to it.
+static bool is_adopted_anew(struct transaction *r)
+{
+	struct journal *j = &r->journal;
+	const struct driver_state *left = journal_left_loaded(j, r->a->facts->host.boot_id);
+	const struct acquire *o = r->a->acquire;
+	const struct package *p = acquire_found(o);
+	auto_driver_state struct driver_state found = { 0 };
+	auto_package struct package stored = PACKAGE_NONE;
+	struct err ignored;
+	if (left && is_loaded_as_meant(r, left)) {
+		journal_succeeded(j);
+		return true;
+	}
+	if (j->state != JOURNAL_IDLE || !p || !acquire_has_store(o) || !plan_has(r->a->plan, STEP_ADOPT) ||
+	    is_loaded_as_meant(r, &j->last_good))
+		return false;
+	const struct package_want want = { .digest = p->manifest.digest };
+	if (package_find(&o->store.layout, &want, &stored, NULL, &ignored) <= 0)
+		return false;
+	plan_target(r->a->plan, r->a->request, p->manifest.digest, r->a->facts->host.build_id, &found);
+	journal_adopted(j, &found);
+	return true;
+}
+
+// Also what an earlier run could not write.
+static void record_roots(const struct transaction *r)
+{
+	const char *hex = r->journal.last_good.digest;
+	const struct acquire *o = r->a->acquire;
+	auto_store_roots struct store_roots roots = { 0 };
+	struct err ignored;
+	if (!hex || !acquire_has_store(o) ||
+	    (store_roots(&o->store, &roots, &ignored) == 0 && str_eq(roots.target, hex) &&
+	     str_eq(roots.last_good, hex)))
+		return;
+	transaction_remember(r, hex, store_set_target);
+	transaction_remember(r, hex, store_set_last_good);
 }
 
 // Every post-condition holds: what this or an interrupted run changed becomes the last good driver.
 static void finish_transaction(struct transaction *r)
 {
+	struct journal *j = &r->journal;
+	bool is_unfinished = journal_is_unfinished(j, r->a->facts->host.boot_id), is_good;
 	if (r->was_open)
 		step_commit_unbind_left(r);
-	if (!r->is_touched && !journal_is_unfinished(&r->journal, r->a->facts->host.boot_id))
-		return;
-	bool is_good = r->is_touched || is_loaded_as_meant(r);
-	for (size_t i = 0; i < r->failed.count; i++) // what failed is not part of what works
-		driver_state_drop(&r->journal.target, r->failed.items[i].module);
-	if (is_good)
-		journal_succeeded(&r->journal);
-	else
-		journal_rolled_back(&r->journal);
-	write_journal(r);
-	transaction_remember(r, r->journal.last_good.digest, store_set_last_good);
+	if (r->is_touched || is_unfinished) {
+		is_good = r->is_touched || is_loaded_as_meant(r, &j->target);
+		drop_failed_modules(r);
+		if (is_good)
+			journal_succeeded(j);
+		else
+			journal_rolled_back(j);
+	} else {
+		is_good = is_adopted_anew(r);
+	}
+	if (is_good || is_unfinished)
+		write_journal(r);
+	if (is_good || is_loaded_as_meant(r, &j->last_good))
+		record_roots(r);
 }
 
 int apply_foresee(const struct apply *apply, struct err *err)

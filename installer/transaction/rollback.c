@@ -2,6 +2,7 @@
 // The way back: which driver is restored if a change fails, and its modules, loaded again.
 #include "transaction/transaction_internal.h"
 
+#include "journal/loaded_params.h"
 #include "kmod/load/load.h"
 #include "precompiled/package/package.h"
 
@@ -36,8 +37,8 @@ static void loaded_driver(const struct facts *f, const struct journal *j, struct
 	ret->version = str_dup(l->version);
 	ret->flavour = str_dup(module_type_name(l->flavour));
 	ret->kernel = str_dup(f->host.build_id);
-	bool is_ours = str_eq(j->last_good_boot, f->host.boot_id) && str_eq(j->last_good.version, ret->version) &&
-		       str_eq(j->last_good.flavour, ret->flavour);
+	const struct driver_state *ours =
+		loaded_params_record(j, f->host.boot_id, ret->version, ret->flavour ? ret->flavour : "");
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
 		auto_str char *params = NULL;
@@ -51,13 +52,13 @@ static void loaded_driver(const struct facts *f, const struct journal *j, struct
 			add_param(&params, "", m->params.items[p]);
 		for (size_t p = 0; str_eq(m->name, "nvidia") && p < l->params.count; p++)
 			add_param(&params, "NVreg_", l->params.items[p]);
-		if (params && !is_ours)
+		if (params && !ours)
 			driver_state_set_params(ret, m->name, params);
 	}
-	if (is_ours) {
-		ret->digest = str_dup(j->last_good.digest);
-		for (size_t i = 0; i < j->last_good.params.count; i++)
-			strv_add(&ret->params, str_dup(j->last_good.params.items[i]));
+	if (ours) {
+		ret->digest = str_dup(ours->digest);
+		for (size_t i = 0; i < ours->params.count; i++)
+			strv_add(&ret->params, str_dup(ours->params.items[i]));
 	}
 }
 

@@ -244,3 +244,44 @@ EOF
   assert_line ready
   [[ "$(loads)" == *"unload nvidia_uvm;unload nvidia;load quirks;load drm;load nvidia;load nvidia_uvm" ]]
 }
+
+@test "a last good driver of another build of the kernel is not loaded: nothing proves that it fits" {
+  local build loaded
+  while IFS='|' read -r build loaded; do
+    with_old_driver
+    kmodsmith unload
+    rm "$ROOT/.sys-calls"
+    echo 7e57ab1e-0000-4000-8000-000000000002 >"$ROOT/proc/sys/kernel/random/boot_id"
+    sed -i "s/#1 /#$build /" "$ROOT/proc/version"
+    kmodsmith install --driver 550.1 --offline
+    assert_error E_NO_PACKAGE 550.1
+    assert_equal "$(loads)" "$loaded"
+    [[ $stderr != *"no user space is exported"* ]] || told | fail
+  done <<END
+1|load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm
+2|
+END
+}
+
+@test "a load that ends badly and a retry that finds all well: the driver is the last good one, with its parameters" {
+  start() { kmodsmith install --package "$package" --modules nvidia,nvidia-uvm --param nvidia:NVreg_DeviceFileMode=432; }
+  machine
+  sed -i 's/^DeviceFileMode: .*/DeviceFileMode: 432/' "$ROOT/proc/driver/nvidia/params"
+  refuse "EROFS mknod nvidia1"
+  start
+  assert_error E_NODES
+  assert_equal "$(journal '[.state, .target.version, ."last-good"] | map(tostring) | join(" ")')" "idle 535.261.03 null"
+  rm "$ROOT/var/lib/kmodsmith/roots.json" # as on a disk that was full
+  start
+  assert_status 0
+  assert_equal "$(loads)" "load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm" # once
+  assert_equal "$(journal '[.state, .target, ."last-good".version, (."last-good".params | join(",")), ."last-good-boot" == .boot] | map(tostring) | join(" ")')" \
+    "idle null 535.261.03 nvidia NVreg_DeviceFileMode=432 true"
+  assert_equal "$(jq -r '.target != null and .target == ."last-good"' "$ROOT/var/lib/kmodsmith/roots.json")" true
+  kmodsmith unload
+  rm "$ROOT/.sys-calls"
+  echo 7e57ab1e-0000-4000-8000-000000000002 >"$ROOT/proc/sys/kernel/random/boot_id"
+  kmodsmith install --driver 550.1 --offline
+  assert_error E_NO_PACKAGE 550.1
+  assert_equal "$(loads)" "load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm"
+}
