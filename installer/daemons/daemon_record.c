@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemons/daemon_record.h"
 
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "base/process/proc.h"
 
 #include <fcntl.h>

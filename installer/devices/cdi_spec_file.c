@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/cdi_spec_file.h"
 
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "base/process/log.h"
+#include "base/process/state_file.h"
 
 static const char RECORD[] = BOOT_RECORD_DIR "/cdi.json"; // without a boot id: it holds a path, not a state
 
@@ -25,13 +26,13 @@ int cdi_spec_file_check(const char *file, struct err *err)
 	return err_set(err, E_USAGE, "--cdi '%s' is neither an absolute path of a *.json file nor 'none'", file);
 }
 
-// 1 = the path where the specification is kept. An invalid record counts as none.
+// 1 = the path where the specification is kept.
 static int recorded_file(const struct root *host, char **ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	int r = json_read(host, RECORD, &json, err);
+	int r = state_file_load(host, RECORD, &json, err);
 	const char *file = r > 0 ? json_string_value(json_object_get(json, "file")) : NULL;
-	if (r < 0 && err->code != E_CONFIG)
+	if (r < 0)
 		return -1;
 	if (!file || cdi_spec_file_check(file, err) < 0)
 		return 0;

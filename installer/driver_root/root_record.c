@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver_root/root_record.h"
 
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
+#include "base/process/state_file.h"
 #include "driver_root/generation.h"
 #include "precompiled/payload/version_check.h"
 
@@ -51,17 +52,10 @@ int root_record_restore(const struct root *host, const char *text, struct err *e
 	return root_unlink(host, ROOT_RECORD_FILE, err) < 0 ? -1 : 0;
 }
 
-// An invalid record counts as none; the next start writes a new one.
-static int read_record_json(const struct root *host, json_t **ret, struct err *err)
-{
-	int r = json_read(host, ROOT_RECORD_FILE, ret, err);
-	return r < 0 && err->code == E_CONFIG ? 0 : r;
-}
-
 int root_record_drop_former(const struct root *host, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	int r = read_record_json(host, &json, err);
+	int r = state_file_load(host, ROOT_RECORD_FILE, &json, err);
 	if (r <= 0)
 		return r;
 	json_object_set_new(json, "former", json_null());
@@ -72,7 +66,7 @@ unsigned root_record_generation(const struct root *host)
 {
 	struct err ignored;
 	auto_json json_t *json = NULL;
-	json_int_t number = read_record_json(host, &json, &ignored) > 0 ?
+	json_int_t number = state_file_load(host, ROOT_RECORD_FILE, &json, &ignored) > 0 ?
 				    json_integer_value(json_object_get(json, "generation")) :
 				    0;
 	return number > 0 && number < UINT32_MAX / 2 ? (unsigned)number : 0;
@@ -81,7 +75,7 @@ unsigned root_record_generation(const struct root *host)
 static int read_root_record(const struct root *host, const char *boot, json_t **ret_json, struct root_record *x,
 			    struct err *err)
 {
-	int r = read_record_json(host, ret_json, err);
+	int r = state_file_load(host, ROOT_RECORD_FILE, ret_json, err);
 	if (r <= 0 || !boot_record_is_of(*ret_json, boot))
 		return r < 0 ? -1 : 0;
 	x->dir = json_text_dup(*ret_json, "dir");

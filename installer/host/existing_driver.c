@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/existing_driver.h"
 
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "kmod/module/elf.h"
 
 #include <fcntl.h>

@@ -2,7 +2,8 @@
 #include "journal/journal.h"
 
 #include "base/core/date.h"
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
+#include "base/process/state_file.h"
 #include "journal/state_dir.h"
 
 enum { FAILURES_MOST = 8, BOOTS_MOST = 8, BOOTS_LOOP = 2 };
@@ -81,13 +82,23 @@ static void forget_failure(struct journal *j, const struct driver_state *driver)
 	j->failure_count = kept;
 }
 
-void journal_rolled_back(struct journal *j)
+void journal_left(struct journal *j)
 {
 	strv_done(&j->boots);
-	driver_state_done(&j->target);
 	driver_state_done(&j->previous);
 	set_journal_text(&j->step, NULL);
 	enter_state(j, JOURNAL_IDLE);
+}
+
+void journal_rolled_back(struct journal *j)
+{
+	driver_state_done(&j->target);
+	journal_left(j);
+}
+
+const struct driver_state *journal_left_loaded(const struct journal *j, const char *boot)
+{
+	return j->state == JOURNAL_IDLE && j->target.version && str_eq(j->boot, boot) ? &j->target : NULL;
 }
 
 void journal_succeeded(struct journal *j)
@@ -95,6 +106,14 @@ void journal_succeeded(struct journal *j)
 	forget_failure(j, &j->target);
 	driver_state_copy(&j->target, &j->last_good);
 	set_journal_text(&j->last_good_boot, j->boot);
+	journal_rolled_back(j);
+}
+
+void journal_adopted(struct journal *j, const struct driver_state *driver)
+{
+	forget_failure(j, driver);
+	driver_state_copy(driver, &j->last_good);
+	set_journal_text(&j->last_good_boot, NULL);
 	journal_rolled_back(j);
 }
 
@@ -239,8 +258,8 @@ static char *state_identity(const struct root *state)
 
 static int read_memory_journal(const struct root *host, json_t **ret)
 {
-	struct err ignored; // an invalid journal counts as none, here too
-	return json_read(host, IN_MEMORY, ret, &ignored);
+	struct err ignored;
+	return state_file_load(host, IN_MEMORY, ret, &ignored);
 }
 
 int journal_find(const struct root *host, const struct root *state, struct journal *ret, struct err *err)
@@ -252,11 +271,14 @@ int journal_find(const struct root *host, const struct root *state, struct journ
 			    str_eq(json_string_value(json_object_get(memory, STATE_DIR)), id) &&
 			    parse_journal(memory, &j);
 	if (!is_in_memory) {
-		int r = json_read(state, FILE_NAME, &json, err);
-		if (r < 0 && err->code != E_CONFIG)
-			return -1;
-		if (r <= 0 || !parse_journal(json, &j))
+		int r = state_file_load(state, FILE_NAME, &json, err);
+		if (r <= 0)
+			return r;
+		if (!parse_journal(json, &j)) {
+			auto_str char *why = str_fmt("'%s/%s' is in no known state", state->name, FILE_NAME);
+			state_file_set_aside(state, FILE_NAME, why);
 			return 0;
+		}
 	}
 	*ret = j;
 	j = (struct journal){ 0 };

@@ -4,8 +4,8 @@
 const struct driver_state *loaded_params_record(const struct journal *j, const char *boot, const char *version,
 						const char *flavour)
 {
-	const struct driver_state *d = &j->last_good;
-	bool is_it = d->version && str_eq(d->version, version) && str_eq(j->last_good_boot, boot) &&
+	const struct driver_state *left = journal_left_loaded(j, boot), *d = left ? left : &j->last_good;
+	bool is_it = d->version && str_eq(d->version, version) && (left || str_eq(j->last_good_boot, boot)) &&
 		     (!flavour || str_eq(d->flavour, flavour));
 	return is_it ? d : NULL;
 }

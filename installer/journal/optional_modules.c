@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "journal/optional_modules.h"
 
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "host/modules.h"
 
 static const char FILE_NAME[] = BOOT_RECORD_DIR "/optional.json";

@@ -2,8 +2,8 @@
 #include "next_kernel/kernel_report.h"
 
 #include "base/core/date.h"
-#include "base/formats/boot_record.h"
 #include "base/formats/prometheus.h"
+#include "base/process/boot_record.h"
 
 #include <stdio.h>
 

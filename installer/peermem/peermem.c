@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "peermem/peermem.h"
 
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "journal/node_lock.h"
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"

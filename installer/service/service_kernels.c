@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "service/service_kernels.h"
 
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "base/process/log.h"
 #include "host/kernel.h"
 #include "next_kernel/boot_candidates.h"

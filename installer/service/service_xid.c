@@ -2,7 +2,7 @@
 #include "service/service_xid.h"
 
 #include "base/core/date.h"
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "base/process/log.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "status/liveness.h"
 
 #include "base/core/date.h"
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 
 #include <stdio.h>
 

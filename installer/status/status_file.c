@@ -2,7 +2,7 @@
 #include "status/status_file.h"
 
 #include "base/core/date.h"
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "base/process/log.h"
 #include "devices/cdi_spec_file.h"
 #include "status/node_metrics.h"
@@ -26,12 +26,11 @@ int status_file_read(const struct root *root, const char *boot_id, json_t **ret,
 	return 1;
 }
 
-// What cannot be read is replaced.
 static json_t *read_old(const struct root *root, const char *boot_id)
 {
 	struct err ignored;
 	json_t *old = NULL;
-	return status_file_read(root, boot_id, &old, &ignored) > 0 ? old : NULL;
+	return boot_record_read(root, FILE_NAME, boot_id, &old, &ignored) > 0 ? old : NULL;
 }
 
 static const char *state_in(const json_t *file)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "status/xid.h"
 
-#include "base/formats/boot_record.h"
 #include "base/formats/prometheus.h"
+#include "base/process/boot_record.h"
 
 #include <stdio.h>
 

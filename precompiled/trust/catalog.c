@@ -6,6 +6,7 @@
 #include "base/core/date.h"
 #include "base/file/file.h"
 #include "base/file/lockfile.h"
+#include "base/process/state_file.h"
 #include "precompiled/repository/artifact.h"
 
 #include <errno.h>
@@ -114,13 +115,11 @@ static int remember_seen(const struct root *state, const char *source, const str
 		return file_fail("open", name, err);
 	if (lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0)
 		return -1;
-	int r = json_read(state, SEEN, &seen, err);
+	int r = state_file_load(state, SEEN, &seen, err);
 	if (r < 0)
 		return -1;
 	if (r == 0)
 		seen = json_object();
-	if (!json_is_object(seen))
-		return err_set(err, E_CONFIG, "'%s/%s' is not a JSON object", state->name, SEEN);
 	bool is_changed = false;
 	for (size_t i = 0; i < ids->count; i++) {
 		auto_str char *key = seen_key(source, ids->items[i]);
@@ -150,7 +149,7 @@ static int check_absence(const struct trust_rule *rule, const struct root *state
 			       source, CATALOG_TAG, prefix);
 	if (rule->catalog == TRUST_CATALOG_OPTIONAL)
 		return 0;
-	if (json_read(state, SEEN, &seen, err) < 0)
+	if (state_file_load(state, SEEN, &seen, err) < 0)
 		return -1;
 	json_object_foreach((json_t *)seen, key, entry)
 	{

@@ -3,6 +3,7 @@
 
 #include "base/core/date.h"
 #include "base/formats/json.h"
+#include "base/process/state_file.h"
 #include "precompiled/oci/layout_view.h"
 #include "precompiled/repository/artifact.h"
 
@@ -252,7 +253,7 @@ static const char UNVERIFIED[] = "unverified.json";
 int provenance_read_unverified(const struct root *state, uint64_t *ret_count, char **ret_last, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	int r = json_read(state, UNVERIFIED, &json, err);
+	int r = state_file_load(state, UNVERIFIED, &json, err);
 	if (r <= 0)
 		return r;
 	*ret_count = (uint64_t)json_integer_value(json_object_get(json, "count"));
@@ -265,7 +266,6 @@ int provenance_count_unverified(const struct root *state, const char *tag, struc
 	auto_str char *last = NULL;
 	uint64_t count = 0;
 	struct err ignored;
-	// A damaged count restarts: it must not block the requested package.
 	provenance_read_unverified(state, &count, &last, &ignored);
 	auto_json json_t *json = json_pack("{s:I, s:s}", "count", (json_int_t)count + 1, "last", tag);
 	return json_write(state, UNVERIFIED, json, err);

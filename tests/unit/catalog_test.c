@@ -235,8 +235,8 @@ static void test_damaged_memory(void **state)
 		struct trust_rule rule = vouch_rule(&s.v, 1, 1);
 		publish(&s, 0, VOUCH_NOW);
 		folder_file(&s.v.folder, "state/catalogs.json", rows[i]);
-		expect(look(&s, &rule, VOUCH_NOW, NULL) == E_CONFIG, rows[i]);
-		folder_expect(&s.v.folder, "state/catalogs.json", rows[i]);
+		expect(look(&s, &rule, VOUCH_NOW, NULL) == 1, rows[i]); // and no node is without a driver for it
+		folder_expect(&s.v.folder, "state/catalogs.json.damaged", rows[i]);
 	}
 }
 

@@ -91,6 +91,8 @@ static void an_invalid_journal_counts_as_none(void **state)
 		auto_journal struct journal j = { 0 };
 		assert_int_equal(root_write(&folder.root, "journal", texts[i], strlen(texts[i]), 0644, &err), 0);
 		assert_int_equal(journal_find(&folder.root, &folder.root, &j, &err), 0);
+		assert_false(root_exists(&folder.root, "journal"));
+		folder_expect(&folder, "journal.damaged", texts[i]);
 	}
 	auto_journal struct journal odd = { 0 }; // a document of another shape is read as far as it goes
 	static const char text[] = "{\"state\":\"changing\",\"boots\":[1,\"b\"],\"target\":7,\"failures\":[null,{}]}";
@@ -185,6 +187,38 @@ static void a_target_that_failed_is_remembered_until_it_changes(void **state)
 	assert_null(next_boot);
 	assert_true(driver_state_same(&j.last_good, &bad));
 	assert_string_equal(j.last_good_boot, "boot-9");
+}
+
+// A load that could not end well: as long as the boot lasts, it is known what is loaded, and it may turn out to be good.
+static void what_was_left_loaded_is_remembered(void **state)
+{
+	(void)state;
+	auto_driver_state struct driver_state target = make("535.1", "NVreg_X=1"), none = { 0 };
+	auto_journal struct journal j = { 0 }, back = { 0 };
+	auto_folder struct folder folder;
+	struct err err;
+	folder_make(&folder);
+	journal_begin(&j, "boot-1", &target, &none);
+	assert_null(journal_left_loaded(&j, "boot-1"));
+	journal_left(&j);
+	assert_int_equal(journal_keep(&folder.root, &folder.root, false, &j, &err), 0);
+	assert_int_equal(journal_find(&folder.root, &folder.root, &back, &err), 1);
+	assert_false(journal_is_unfinished(&back, "boot-1"));
+	assert_null(journal_why_not(&back, "boot-2", &target));
+	assert_null(journal_left_loaded(&back, "boot-2"));
+	const struct driver_state *left = journal_left_loaded(&back, "boot-1");
+	assert_true(left && driver_state_same(left, &target));
+	assert_ptr_equal(loaded_params_record(&back, "boot-1", "535.1", "open"), left);
+	assert_null(loaded_params_record(&back, "boot-1", "535.2", "open"));
+	assert_null(loaded_params_record(&back, "boot-2", "535.1", "open"));
+	journal_succeeded(&back);
+	assert_null(journal_left_loaded(&back, "boot-1"));
+	assert_true(driver_state_same(&back.last_good, &target));
+	assert_string_equal(back.last_good_boot, "boot-1");
+	auto_driver_state struct driver_state other = make("535.2", "");
+	journal_adopted(&back, &other);
+	assert_true(driver_state_same(&back.last_good, &other));
+	assert_null(loaded_params_record(&back, "boot-1", "535.2", "open")); // nobody knows how it was loaded
 }
 
 static void the_oldest_failures_are_forgotten(void **state)
@@ -364,6 +398,7 @@ int main(void)
 		cmocka_unit_test(the_journal_in_memory_belongs_to_one_state_directory),
 		cmocka_unit_test(disk_errors_are_recognized),
 		cmocka_unit_test(a_target_that_failed_is_remembered_until_it_changes),
+		cmocka_unit_test(what_was_left_loaded_is_remembered),
 		cmocka_unit_test(the_oldest_failures_are_forgotten),
 		cmocka_unit_test(two_boots_that_ended_in_a_change_are_a_loop),
 		cmocka_unit_test(a_rollback_loop_pauses_for_one_boot),

@@ -270,7 +270,8 @@ static void a_damaged_record_starts_over(void **state)
 {
 	(void)state;
 	static const char *const texts[] = { "{\"schema\": 1, \"cord", "[]", "{\"schema\": 2}", "" };
-	static const char *const words[] = { "agent/self.json", "unknown schema", "unknown schema", "agent/self.json" };
+	static const char *const words[] = { "agent/self.json", "agent/self.json", "unknown schema",
+					     "agent/self.json" };
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		struct node n;
 		struct err err;
@@ -280,6 +281,7 @@ static void a_damaged_record_starts_over(void **state)
 		folder_file(&n.folder, "agent/self.json", texts[i]);
 		expect(single_node_read(&n.folder.root, &n.self, &why, &err) == 0, texts[i]);
 		expect(why && strstr(why, words[i]) && !n.self.doc, why);
+		folder_expect(&n.folder, "agent/self.damaged", texts[i]);
 		done(&n);
 	}
 }

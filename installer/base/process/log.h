@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One line an event on standard error, as text or as JSON: ts, level, msg, step; of an error code, reason, retryable
 // and next; of some events fields of their own. In the journal a line of text has its priority (sd-daemon(3)); a
-// line of JSON has its level and stays JSON wherever it is read. Commands log; library code only at debug level.
+// line of JSON has its level and stays JSON wherever it is read. Commands log; library code only at debug
+// level, or of damaged state.
 #pragma once
 #include "base/formats/json.h"
 

@@ -2,6 +2,7 @@
 #include "cluster/agent/agent_journal.h"
 
 #include "base/file/digest.h"
+#include "base/process/state_file.h"
 #include "cluster/node_state/annotations.h"
 #include "cluster/policy/json_fields.h"
 
@@ -160,7 +161,7 @@ static int read_journal_file(const struct root *state, struct agent_journal *ret
 {
 	auto_json json_t *json = NULL;
 	auto_agent_journal struct agent_journal j = { 0 };
-	int r = json_read(state, FILE_NAME, &json, err);
+	int r = state_file_read(state, FILE_NAME, &json, err);
 	if (r <= 0 || parse_journal(json, &j, err) < 0)
 		return r == 0 ? 0 : -1;
 	*ret = j;

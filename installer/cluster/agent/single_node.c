@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent/single_node.h"
 
+#include "base/process/state_file.h"
 #include "cluster/rollout/node_patch.h"
 #include "cluster/rollout/rollout_status.h"
 
 enum { SCHEMA = 1, EPOCH = 1 };
-static const char DIR_NAME[] = "agent", FILE_NAME[] = "agent/self.json", UID[] = "self";
+static const char DIR_NAME[] = "agent", FILE_NAME[] = "agent/self.json", DAMAGED[] = "agent/self.damaged",
+		  UID[] = "self";
 
 void single_node_done(struct single_node *s)
 {
@@ -17,13 +19,17 @@ int single_node_read(const struct root *state, struct single_node *ret, char **r
 	*ret = (struct single_node){ 0 };
 	*ret_why = NULL;
 	node_state_init(&ret->m, UID, UID);
-	int r = json_read(state, FILE_NAME, &ret->doc, err);
+	int r = state_file_read(state, FILE_NAME, &ret->doc, err);
 	if (r < 0 && err->code != E_CONFIG)
 		return -1;
 	if (r > 0 && json_integer_value(json_object_get(ret->doc, "schema")) == SCHEMA)
 		return 1;
-	if (r != 0)
+	if (r != 0) {
+		struct err ignored; // only kept for diagnosis; the next write would replace it
 		*ret_why = str_dup(r < 0 ? err->text : "unknown schema");
+		if (root_rmtree(state, DAMAGED, &ignored) >= 0)
+			root_rename(state, FILE_NAME, DAMAGED, &ignored);
+	}
 	single_node_done(ret);
 	return 0;
 }

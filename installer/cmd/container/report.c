@@ -2,7 +2,7 @@
 #include "cmd/container/report.h"
 
 #include "base/core/date.h"
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "base/process/capabilities.h"
 #include "cluster/node_state/node_report.h"
 #include "status/gpu_labels.h"

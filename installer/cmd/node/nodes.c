@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
 #include "cmd/common/job.h"
 #include "devices/cdi_spec_file.h"
 #include "journal/node_lock.h"

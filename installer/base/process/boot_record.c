@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/formats/boot_record.h"
+#include "base/process/boot_record.h"
+
+#include "base/process/state_file.h"
 
 char *boot_record_id(const struct root *kern)
 {
@@ -18,11 +20,9 @@ bool boot_record_is_of(const json_t *record, const char *boot_id)
 int boot_record_read(const struct root *root, const char *path, const char *boot_id, json_t **ret, struct err *err)
 {
 	auto_json json_t *record = NULL;
-	int r = json_read(root, path, &record, err);
-	if (r < 0 && err->code != E_CONFIG)
-		return -1;
+	int r = state_file_load(root, path, &record, err);
 	if (r <= 0 || !boot_record_is_of(record, boot_id))
-		return 0;
+		return r < 0 ? -1 : 0;
 	*ret = TAKE(record);
 	return 1;
 }
