@@ -356,7 +356,8 @@ static int find_hook(const struct root *host, const struct root *root, const cha
 				return 0;
 			}
 	return err_set(err, E_NOT_FOUND,
-		       "'%s' has no " DRIVER_ROOT_PROGRAM ", and containers need it to find the libraries", root->name);
+		       "'%s' has no " DRIVER_ROOT_PROGRAM ", and containers need it to find the libraries",
+		       *root->name ? root->name : "/");
 }
 
 static int read_mounts(const struct root *host, const char *export, struct cdi *c, struct err *err)

@@ -310,7 +310,7 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 		return -1;
 	if (!release && !running)
 		return err_set(err, E_NOT_FOUND, "the release of the running kernel is unknown: '%s' has no proc",
-			       kern->name);
+			       *kern->name ? kern->name : "/");
 	a.release = str_dup(release ? release : running);
 	bool is_running = str_eq(a.release, running);
 	struct err ignored;

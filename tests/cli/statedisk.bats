@@ -187,6 +187,7 @@ END
   ln -s /data/store "$ROOT/data/kmodsmith/store"
   kmodsmith install --package "$package"
   assert_error E_NOT_FOUND "'store' in '"
+  assert_error E_NOT_FOUND "'/data/store', which is not a directory in there: a link does not lead out of it, a mount in its place does"
   assert_equal "$(loads)" ""
   rm "$ROOT/data/kmodsmith/store"
   kmodsmith install --package "$package" # a link to a directory of the machine will do

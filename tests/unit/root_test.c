@@ -252,6 +252,24 @@ static void test_failed_write_leaves_nothing(void **state)
 	assert_int_equal(count_names("a"), before + 1);
 }
 
+// Who made the link meant a directory that exists; what is seen of it here has to say why it does not count.
+static void test_links_out_are_explained(void **state)
+{
+	(void)state;
+	static const char *const rows[][2] = {
+		{ "/tmp",
+		  "is a symbolic link to '/tmp', which is not a directory in there: a link does not lead out of it" },
+		{ "tmp", "is a symbolic link to 'tmp', which is not a directory in there" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		folder_link(&folder, rows[i][0], "m/store");
+		expect(root_mkdirs(&folder.root, "store", 0755, &err) == -1, rows[i][0]);
+		expect(strstr(err.text, rows[i][1]) && (i == 0 || str_ends(err.text, rows[i][1])), err.text);
+		assert_int_equal(root_unlink(&folder.root, "store", &err), 1);
+	}
+}
+
 static void test_mkdirs(void **state)
 {
 	(void)state;
@@ -354,6 +372,7 @@ int main(void)
 		TEST(test_sub_root_is_a_root),
 		TEST(test_write_is_whole_and_never_through_a_link),
 		TEST(test_failed_write_leaves_nothing),
+		TEST(test_links_out_are_explained),
 		TEST(test_mkdirs),
 		TEST(test_links_and_renames),
 		TEST(test_unlink_tells_removed_from_absent),

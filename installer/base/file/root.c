@@ -286,8 +286,11 @@ int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct e
 		ssize_t len = code == ENOTDIR ? readlinkat(dir, name, target, sizeof(target)) : -1;
 		if (len >= 0 && (size_t)len < sizeof(target))
 			return err_set(err, E_NOT_FOUND,
-				       "'%s' in '%s' is a symbolic link to '%.*s', which is not a directory in there",
-				       done, root->name, (int)len, target);
+				       "'%s' in '%s' is a symbolic link to '%.*s', which is not a directory in there%s",
+				       done, *root->name ? root->name : "/", (int)len, target,
+				       *target == '/' && *root->name ?
+					       ": a link does not lead out of it, a mount in its place does" :
+					       "");
 		errno = code;
 		return root_fail(root, "make the directory", done, err);
 	}
