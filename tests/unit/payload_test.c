@@ -252,6 +252,25 @@ static const struct member RUN[] = {
 	{ 0 },
 };
 
+// Some archives have one directory at their top; what else lies there is not asked for its manifest.
+static void test_run_in_a_directory(void **state)
+{
+	(void)state;
+	static const struct member members[] = {
+		{ "NVIDIA-Linux/.manifest", HEAD "nvidia-smi 0755 UTILITY_BINARY MODULE:utils\n", NULL },
+		{ "NVIDIA-Linux/nvidia-smi", V, NULL },
+		{ "readme/text", "not the driver", NULL },
+		{ 0 },
+	};
+	auto_folder struct folder f;
+	auto_strv struct strv files = { 0 };
+	struct err err = { 0 };
+	folder_make(&f);
+	archive(&f, "driver.run", members, &files);
+	assert_int_equal(make(&f, &files, NULL, "into", &err), 0);
+	folder_expect(&f, "into/usr/bin/nvidia-smi", V);
+}
+
 static void test_run(void **state)
 {
 	(void)state;
@@ -439,6 +458,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_allowed),
 		cmocka_unit_test(test_run),
+		cmocka_unit_test(test_run_in_a_directory),
 		cmocka_unit_test(test_carried),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_content_under_the_tag),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-N2: statements of how a package was built: what contradicts a package, and how many keys have to sign one.
+#include "precompiled/repository/artifact.h"
 #include "precompiled/trust/signature_internal.h"
 #include "precompiled/trust/statement.h"
 #include "tests/unit/test.h"
@@ -117,12 +118,32 @@ static void test_false_one_is_not_signed(void **state)
 	assert_int_equal(statement_read(v.r, v.other.digest, &absent, &err), 0);
 }
 
+// What another program says of the package does not hide what we said.
+static void test_foreign_one_is_passed_over(void **state)
+{
+	(void)state;
+	auto_vouch struct vouch v;
+	auto_json json_t *foreign = json_pack("{s:s, s:s, s:[]}", "_type", "https://in-toto.io/Statement/v1",
+					      "predicateType", "https://example.com/reviewed/v1", "subject"),
+			 *read = NULL;
+	auto_oci_descriptor struct oci_descriptor d = { 0 };
+	struct err err = { 0 };
+	vouch_make(&v);
+	assert_int_equal(artifact_put(&v.l, STATEMENT_TYPE, &v.package, foreign, &d, &err), 0);
+	assert_int_equal(layout_publish(&v.l, &d, NULL, &err), 0);
+	assert_int_equal(statement_read(v.r, v.package.digest, &read, &err), 0);
+	put_statement(&v, NULL);
+	assert_int_equal(statement_read(v.r, v.package.digest, &read, &err), 1);
+	assert_string_equal(json_string_value(json_object_get(read, "predicateType")), STATEMENT_PREDICATE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_contradictions),
 		cmocka_unit_test(test_threshold),
 		cmocka_unit_test(test_false_one_is_not_signed),
+		cmocka_unit_test(test_foreign_one_is_passed_over),
 	};
 	return cmocka_run_group_tests_name("statement", tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ int file_read_most(int fd, const char *name, size_t most, char **ret, size_t *re
 	if (st.st_size > 0 && (uintmax_t)st.st_size > most)
 		return err_set(err, E_TOO_LARGE, "'%s' has more than %zu bytes", name, most);
 	size_t room = st.st_size > 0 ? (size_t)st.st_size + 1 : 4096, len = 0;
-	auto_str char *data = mem_grow(NULL, room + 1, 1);
+	auto_str char *data = mem_grow(NULL, room, 1); // never full: there is room for the NUL
 	for (;;) {
 		ssize_t n = read(fd, data + len, room - len);
 		if (n < 0 && errno == EINTR)
@@ -39,7 +39,7 @@ int file_read_most(int fd, const char *name, size_t most, char **ret, size_t *re
 		if (len > most)
 			return err_set(err, E_TOO_LARGE, "'%s' has more than %zu bytes", name, most);
 		if (len == room)
-			data = mem_grow(data, (room *= 2) + 1, 1);
+			data = mem_grow(data, room *= 2, 1);
 	}
 	data[len] = '\0';
 	if (ret_len)
