@@ -2,6 +2,8 @@
 #include "acquire/acquire.h"
 
 #include "host/gpu_support.h"
+#include "host/module_set.h"
+#include "journal/optional_modules.h"
 #include "kmod/kernel_tree/compiler.h"
 #include "kmod/kernel_tree/distro.h"
 #include "precompiled/package/asset.h"
@@ -247,11 +249,25 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	return r;
 }
 
+bool acquire_has_core(const void *modules, const struct package_key *key, char **ret_why)
+{
+	const struct strv *named = modules;
+	for (size_t i = 0; (!named || !named->count) && i < ARRAY_SIZE(default_modules); i++) {
+		if (optional_modules_is(default_modules[i]) || strv_has(&key->modules, default_modules[i]))
+			continue;
+		*ret_why = str_fmt("it has no %s", default_modules[i]);
+		return false;
+	}
+	return true;
+}
+
 static bool is_serving(const void *acquire, const struct package_key *key, char **ret_why)
 {
 	const struct acquire *o = acquire;
 	enum module_type flavour, chosen;
 	struct err ignored;
+	if (!acquire_has_core(o->want.modules, key, ret_why))
+		return false;
 	if (module_type_parse(key->flavour, &flavour) &&
 	    gpu_support_choose(o->gpus, key->driver, MODULE_TYPE_AUTO, flavour, &chosen, NULL, &ignored) == 0)
 		return true;

@@ -71,6 +71,9 @@ int acquire_check_trust(const struct acquire *o, const char *hex, struct err *er
 // store is asked.
 int acquire_find(struct acquire *o, bool is_local, struct err *err);
 const struct package *acquire_found(const struct acquire *o); // NULL = none
+// package_want.serves: ctx = the modules that were named, a struct strv; without any a package must have the default
+// ones but for those that are optional.
+bool acquire_has_core(const void *modules, const struct package_key *key, char **ret_why);
 // The flavour of a driver version that serves the GPUs; NULL = unknown: any will do, and the plan reports why.
 const char *acquire_flavour(const struct acquire *o, const char *driver);
 // The newest driver of a branch ("" = of all) that the store or a source has a package of, for the kernel and the GPUs

@@ -430,6 +430,25 @@ static int apply_link(struct dev_tree *t, struct device_node *n)
 	return 0;
 }
 
+// A link under a number that its node had before would lead whoever asks for the number's new owner to it.
+static void remove_stale_links(struct dev_tree *t, const struct devices *d)
+{
+	struct err ignored;
+	auto_strv struct strv names = { 0 };
+	root_list(t->root, "dev/char", &names, &ignored);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *link = str_fmt("dev/char/%s", names.items[i]), *target = NULL;
+		if (root_readlink(t->root, link, &target, &ignored) <= 0 || !str_starts(target, "../nvidia"))
+			continue;
+		for (size_t k = 0; k < d->count; k++) {
+			const struct device_node *n = &d->items[k];
+			auto_str char *number = str_fmt("%u:%u", n->major, n->minor);
+			if (n->may_modify && str_eq(target + strlen("../"), n->path) && !str_eq(names.items[i], number))
+				t->changes += root_unlink(t->root, link, &ignored) > 0;
+		}
+	}
+}
+
 // 1 = the right node is there, and may have its link.
 static int apply_node(struct dev_tree *t, struct device_node *n)
 {
@@ -486,6 +505,8 @@ int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dr
 			}
 		}
 	free(is_right);
+	if (!is_dry)
+		remove_stale_links(&t, d);
 	d->changes = t.changes;
 	if (failed)
 		return err_set(err, E_NODES, "make '%s/dev/%s' (%u:%u): %s", dev_root->name, failed->path,

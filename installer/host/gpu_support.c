@@ -114,8 +114,75 @@ static void describe_gpu(char **text, const struct gpu *gpu)
 		str_add(text, "%sbranch %u or newer)", only ? ", " : "", g->first_branch);
 }
 
+static bool is_display_of_ours(const struct gpu *gpu)
+{
+	return gpu->kind == GPU_DISPLAY && gpu_is_ours(gpu);
+}
+
+// Branches and module types that serve each GPU of a set.
+struct span {
+	unsigned first, last, flavours;
+};
+
+static void narrow_span(struct span *s, const struct generation *g)
+{
+	s->first = g->first_branch > s->first ? g->first_branch : s->first;
+	s->last = g->last_branch && g->last_branch < s->last ? g->last_branch : s->last;
+	s->flavours &= g->flavours;
+	if (s->flavours == MODULE_TYPE_OPEN && s->first < OPEN_FIRST_BRANCH)
+		s->first = OPEN_FIRST_BRANCH;
+}
+
+static bool is_span_empty(const struct span *s)
+{
+	return !s->flavours || s->first > s->last;
+}
+
+// Of the GPUs that a branch serves.
+static struct span span_of_served(const struct gpus *gpus, unsigned branch)
+{
+	struct span s = { 0, UINT_MAX, BOTH };
+	for (size_t i = 0; i < gpus->count; i++)
+		if (is_display_of_ours(&gpus->items[i]) && gpu_support_flavours(&gpus->items[i], branch))
+			narrow_span(&s, find_generation(gpus->items[i].device));
+	return s;
+}
+
+// No driver serves it together with those.
+static bool is_beyond_reach(const struct gpu *gpu, struct span served)
+{
+	narrow_span(&served, find_generation(gpu->device));
+	return is_span_empty(&served);
+}
+
+bool gpu_support_serves(const struct gpu *gpu, const char *driver_version, enum module_type flavour)
+{
+	unsigned branch = driver_version ? gpu_driver_branch(driver_version) : 0;
+	return gpu_is_ours(gpu) &&
+	       (gpu->kind != GPU_DISPLAY || !branch || !flavour || gpu_support_flavours(gpu, branch) & flavour);
+}
+
+void gpu_support_served(const struct gpus *gpus, const char *driver_version, enum module_type flavour, struct gpus *ret)
+{
+	*ret = (struct gpus){ .items = mem_alloc((gpus->count + 1) * sizeof(*gpus->items)) };
+	for (size_t i = 0; i < gpus->count; i++)
+		if (gpu_support_serves(&gpus->items[i], driver_version, flavour))
+			ret->items[ret->count++] = gpus->items[i];
+}
+
+char *gpu_support_left(const struct gpus *gpus, const char *driver_version, enum module_type flavour)
+{
+	char *text = NULL;
+	for (size_t i = 0; i < gpus->count; i++) {
+		const struct gpu *gpu = &gpus->items[i];
+		if (is_display_of_ours(gpu) && !gpu_support_serves(gpu, driver_version, flavour))
+			str_add(&text, "%s%s (%s)", text ? ", " : "", gpu->address, gpu_architecture(gpu->device));
+	}
+	return text;
+}
+
 struct coverage {
-	size_t count;   // GPUs that count
+	size_t count;   // GPUs that count: all but those that no driver serves together with the ones this one serves
 	unsigned all;   // available flavours that support every GPU
 	unsigned raw;   // flavours that support any of the GPUs, available or not
 	unsigned every; // flavours that support every GPU, available or not
@@ -129,25 +196,37 @@ static void coverage_done(struct coverage *t)
 	free(t->names);
 }
 
+enum { MOST_NAMED = 4 };
+
+static void list_gpu(struct coverage *t, const struct gpu *gpu)
+{
+	if (t->count++ < MOST_NAMED)
+		describe_gpu(&t->list, gpu);
+}
+
+static void end_list(struct coverage *t)
+{
+	if (t->count > MOST_NAMED)
+		str_add(&t->list, " and %zu more", t->count - MOST_NAMED);
+}
+
 static struct coverage count_coverage(const struct gpus *gpus, unsigned branch, unsigned available)
 {
-	enum { MOST_NAMED = 4 };
 	struct coverage t = { .all = available, .every = BOTH };
+	struct span served = span_of_served(gpus, branch);
 	for (size_t i = 0; i < gpus->count; i++) {
 		const struct gpu *gpu = &gpus->items[i];
-		if (gpu->kind != GPU_DISPLAY || !gpu_is_ours(gpu))
-			continue;
 		unsigned flavours = gpu_support_flavours(gpu, branch);
+		if (!is_display_of_ours(gpu) || (!flavours && is_beyond_reach(gpu, served)))
+			continue;
 		t.all &= flavours;
 		t.raw |= flavours;
 		t.every &= flavours;
 		if (!t.names || !strstr(t.names, find_generation(gpu->device)->name))
 			str_add(&t.names, "%s%s", t.names ? ", " : "", find_generation(gpu->device)->name);
-		if (t.count++ < MOST_NAMED)
-			describe_gpu(&t.list, gpu);
+		list_gpu(&t, gpu);
 	}
-	if (t.count > MOST_NAMED)
-		str_add(&t.list, " and %zu more", t.count - MOST_NAMED);
+	end_list(&t);
 	return t;
 }
 
@@ -182,22 +261,18 @@ static int choose_auto(const struct coverage *t, const char *version, unsigned b
 	return 0;
 }
 
-static int choose_requested(const struct gpus *gpus, const struct coverage *t, const char *version, unsigned branch,
+static int choose_requested(const struct gpus *gpus, const struct coverage *t, const char *version,
 			    enum module_type request, char **ret_why, struct err *err)
 {
-	auto_strv struct strv left = { 0 };
+	size_t served = 0;
 	for (size_t i = 0; i < gpus->count; i++)
-		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
-		    !(gpu_support_flavours(&gpus->items[i], branch) & request))
-			strv_add(&left, str_dup(gpus->items[i].address));
-	if (t->count && left.count == t->count)
+		served += is_display_of_ours(&gpus->items[i]) && gpu_support_serves(&gpus->items[i], version, request);
+	if (t->count && !served)
 		return t->raw ? err_set(err, E_FLAVOUR, "the %s module type of driver %s does not support %s; %s does",
 					module_type_name(request), version, t->list,
 					module_type_name((enum module_type)(BOTH & ~request))) :
 				err_set(err, E_UNSUPPORTED_GPU, "driver %s does not support %s", version, t->list);
-	auto_str char *addresses = strv_join(&left, ", ");
-	*ret_why = str_fmt("%s was requested%s%s", module_type_name(request),
-			   left.count ? "; GPUs left without a driver: " : "", addresses);
+	*ret_why = str_fmt("%s was requested", module_type_name(request));
 	return 0;
 }
 
@@ -220,7 +295,7 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 			       module_type_name(request), driver_version);
 	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(here, branch, available);
 	int r = request == MODULE_TYPE_AUTO ? choose_auto(&t, driver_version, branch, &flavour, &why, err) :
-					      choose_requested(here, &t, driver_version, branch, request, &why, err);
+					      choose_requested(here, &t, driver_version, request, &why, err);
 	struct err mixed; // then no other driver helps
 	if (r < 0 && gpu_support_check(here, &mixed) < 0) {
 		err_code(err, request == MODULE_TYPE_AUTO ? mixed.code : err->code); // as doctor says it
@@ -228,51 +303,50 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 	}
 	if (r < 0)
 		return -1;
+	auto_str char *left = gpu_support_left(here, driver_version, flavour);
+	if (left)
+		str_add(&why, "; GPUs left without a driver: %s", left);
 	*ret = flavour;
 	if (ret_why)
 		*ret_why = TAKE(why);
 	return 0;
 }
 
-// The module types and the branches that every GPU here has.
-static unsigned find_common(const struct gpus *gpus, unsigned *ret_first, unsigned *ret_last)
+// Of all GPUs here.
+static struct span find_span(const struct gpus *gpus)
 {
-	unsigned first = 0, last = UINT_MAX, flavours = BOTH;
-	for (size_t i = 0; i < gpus->count; i++) {
-		const struct generation *g = find_generation(gpus->items[i].device);
-		if (gpus->items[i].kind != GPU_DISPLAY || !gpu_is_ours(&gpus->items[i]))
-			continue;
-		first = g->first_branch > first ? g->first_branch : first;
-		last = g->last_branch && g->last_branch < last ? g->last_branch : last;
-		flavours &= g->flavours;
-	}
-	if (flavours == MODULE_TYPE_OPEN && first < OPEN_FIRST_BRANCH)
-		first = OPEN_FIRST_BRANCH;
-	*ret_first = first;
-	*ret_last = last;
-	return flavours;
+	struct span all = { 0, UINT_MAX, BOTH };
+	for (size_t i = 0; i < gpus->count; i++)
+		if (is_display_of_ours(&gpus->items[i]))
+			narrow_span(&all, find_generation(gpus->items[i].device));
+	return all;
 }
 
 char *gpu_support_text(const struct gpus *gpus)
 {
-	unsigned first, last, flavours = find_common(gpus, &first, &last);
-	char *text = str_dup(flavours == BOTH             ? "open or proprietary modules" :
-			     flavours == MODULE_TYPE_OPEN ? "open modules only" :
-							    "proprietary modules only");
-	if (first)
-		str_add(&text, ", branch %u or newer", first);
-	if (last != UINT_MAX)
-		str_add(&text, ", branches up to %u", last);
+	const struct span all = find_span(gpus);
+	char *text = str_dup(all.flavours == BOTH             ? "open or proprietary modules" :
+			     all.flavours == MODULE_TYPE_OPEN ? "open modules only" :
+								"proprietary modules only");
+	if (all.first)
+		str_add(&text, ", branch %u or newer", all.first);
+	if (all.last != UINT_MAX)
+		str_add(&text, ", branches up to %u", all.last);
 	return text;
 }
 
 int gpu_support_check(const struct gpus *gpus, struct err *err)
 {
-	unsigned first, last, flavours = find_common(gpus, &first, &last);
-	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(gpus, 0, BOTH);
-	if (flavours && first <= last)
+	const struct span all = find_span(gpus);
+	__attribute__((cleanup(coverage_done))) struct coverage t = { 0 };
+	if (!is_span_empty(&all))
 		return 0;
+	for (size_t i = 0; i < gpus->count; i++)
+		if (is_display_of_ours(&gpus->items[i]))
+			list_gpu(&t, &gpus->items[i]);
+	end_list(&t);
 	err_set(err, E_MIXED_GPUS, "no driver version supports every GPU: %s", t.list);
-	return err_next(err, "remove the GPUs of one kind, or give them to virtual machines (bind them to vfio-pci); "
-			     "`lspci -nn -d 10de:` lists all");
+	err_next(err, "remove the GPUs of one kind, or give them to virtual machines (bind them to vfio-pci); "
+		      "`lspci -nn -d 10de:` lists all");
+	return all.flavours ? 1 : -1;
 }

@@ -19,15 +19,33 @@ const char *gpu_gsp_firmware(uint16_t device, unsigned branch);
 // The module types of a driver branch that support a GPU, as a set.
 unsigned gpu_support_flavours(const struct gpu *gpu, unsigned branch);
 
-// E_MIXED_GPUS: no driver version supports every GPU here with one module type. 0 without GPUs.
+// Whether the driver is to serve it: ours, and supported by these modules. Version NULL or MODULE_TYPE_AUTO = not known
+// yet: every one of ours.
+bool gpu_support_serves(const struct gpu *gpu, const char *driver_version, enum module_type flavour);
+// Those of a set; they are borrowed from it.
+void gpu_support_served(const struct gpus *gpus, const char *driver_version, enum module_type flavour,
+			struct gpus *ret);
+static inline void gpu_support_served_done(struct gpus *served)
+{
+	free(served->items);
+}
+#define auto_served_gpus __attribute__((cleanup(gpu_support_served_done)))
+// Ours that these modules leave without a driver: "0000:50:00.0 (Kepler)"; NULL = none. Caller frees.
+char *gpu_support_left(const struct gpus *gpus, const char *driver_version, enum module_type flavour);
+
+// err is E_MIXED_GPUS where no driver version supports every GPU here with one module type: -1 = they need different
+// module types, 1 = different branches, so that a driver of one leaves the others. 0 = one does, or there is no GPU.
 int gpu_support_check(const struct gpus *gpus, struct err *err);
 // What all of them together ask of a driver: "proprietary modules only, branches up to 580". Caller frees.
 char *gpu_support_text(const struct gpus *gpus);
 
 // available: MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY, what the driver source or the packages offer.
 //
-//   auto      the one flavour that supports every GPU; if both do: proprietary before branch 560, else open
-//   explicit  used if it supports at least one GPU; the others are named in *ret_why (a user's override is logged)
+//   auto      the one flavour that supports every GPU; if both do: proprietary before branch 560, else open. A GPU that
+//             no driver version serves together with those that this one serves, such as an old display card, does not
+//             count
+//   explicit  used if it supports at least one GPU
+//   GPUs that are left without a driver are named in *ret_why.
 //
 // E_UNSUPPORTED_GPU  this driver version supports none of the GPUs
 // E_MIXED_GPUS       some are supported and others not, or no single flavour supports all (auto only)

@@ -248,7 +248,8 @@ bool module_params_has(const struct module_params *p, const char *module, const 
 	return false;
 }
 
-// kstrtobool() of the kernel's lib/kstrtox.c: the first letter counts, of "on" and "off" the second. A bare name is yes.
+// kstrtobool() of the kernel's lib/kstrtox.c: the first letter counts, of "on" and "off" the second. A bare name is
+// yes.
 static bool parse_boolean(const char *s, bool *ret)
 {
 	static const char yes[] = "yYtT1eE", no[] = "nNfF0dD";

@@ -52,8 +52,8 @@ bool module_params_has(const struct module_params *p, const char *module, const 
 // Adds to ret what --param set for a module (canonical name), as "MODULE:NAME=VALUE".
 void module_params_options(const struct module_params *p, const char *module, struct strv *ret);
 // Whether a value that the kernel shows, or that a module was given, is the requested one in another spelling. Its form
-// tells the type: integers compare as kstrtoll() reads them, and 32 bits with a sign as those without, Y and N with what
-// kstrtobool() takes; anything else, and what is text by its name, compares as text.
+// tells the type: integers compare as kstrtoll() reads them, and 32 bits with a sign as those without, Y and N with
+// what kstrtobool() takes; anything else, and what is text by its name, compares as text.
 bool module_param_is_same(const char *name, const char *has, const char *requested);
 char *module_param_text(const struct module_param *p); // NAME=VALUE, quoted for a load argument. Caller frees.
 // The value that the running driver reports in sysfs or procfs; NULL = none.

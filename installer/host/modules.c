@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/modules.h"
 
+#include "kmod/load/provider.h"
 #include "kmod/module/elf.h"
 
 #include <ctype.h>
@@ -76,7 +77,7 @@ static char *find_module_file(const struct root *host, const char *release, cons
 		auto_str char *name = module_canonical(base);
 		if (!str_eq(name, module))
 			continue;
-		auto_str char *file = str_fmt("lib/modules/%s/%s", release, path);
+		auto_str char *file = provider_path(release, path);
 		if (root_exists(host, file))
 			return TAKE(file);
 	}

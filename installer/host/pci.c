@@ -88,6 +88,13 @@ static bool read_pci_attribute(const struct root *kern, const char *address, con
 	return root_line(kern, path, &text, &err) > 0 && str_u64(text, 0, ret);
 }
 
+// vfio-pci and its variants; pci-stub and Xen's pciback, which keep a function for a guest, too.
+static bool is_for_guests(const char *driver)
+{
+	return strstr(driver, "vfio") || str_eq(driver, "pci-stub") || str_eq(driver, "pciback") ||
+	       str_eq(driver, "xen-pciback");
+}
+
 static bool read_gpu(const struct root *kern, const char *address, struct gpu *ret)
 {
 	enum { NVIDIA = 0x10de };
@@ -112,6 +119,8 @@ static bool read_gpu(const struct root *kern, const char *address, struct gpu *r
 		const char *slash = strrchr(target, '/');
 		ret->driver = str_dup(slash ? slash + 1 : target);
 	}
+	auto_str char *override = str_fmt("%s/%s/driver_override", devices, address), *text = NULL;
+	ret->is_reserved = !ret->driver && root_line(kern, override, &text, &err) > 0 && is_for_guests(text);
 	memcpy(ret->address, address, strlen(address) + 1);
 	return true;
 }
@@ -158,10 +167,10 @@ enum gpu_owner gpu_owner(const struct gpu *gpu)
 	// nova_core registers its PCI driver as "NovaCore".
 	static const char *const of_the_kernel[] = { "nouveau", "nova_core", "nova-core", "NovaCore", "nvidiafb" };
 	if (!gpu->driver)
-		return GPU_FREE;
+		return gpu->is_reserved ? GPU_VFIO : GPU_FREE;
 	if (str_eq(gpu->driver, "nvidia") || str_eq(gpu->driver, "nvidia-nvswitch"))
 		return GPU_NVIDIA;
-	if (strstr(gpu->driver, "vfio"))
+	if (is_for_guests(gpu->driver))
 		return GPU_VFIO;
 	for (size_t i = 0; i < ARRAY_SIZE(of_the_kernel); i++)
 		if (str_eq(gpu->driver, of_the_kernel[i]))

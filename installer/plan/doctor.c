@@ -104,13 +104,18 @@ static void examine_gpus(struct doctor *x)
 	else
 		add_finding(x, "gpu", DOCTOR_PASS, 0, "%s, first %s %s", counted, first->address,
 			    gpu_architecture(first->device));
-	if (gpu_support_check(g, &err) < 0)
-		add_finding(x, "driver choice", DOCTOR_FAIL, err.code, "%s", err.text)->next =
-			str_dup(err_next_step(&err));
+	int mixed = gpu_support_check(g, &err);
+	if (mixed)
+		add_finding(x, "driver choice", mixed < 0 ? DOCTOR_FAIL : DOCTOR_WARN, err.code, "%s%s", err.text,
+			    mixed < 0 ? "" :
+					"; install leaves those without a driver that its version does not support")
+			->next = str_dup(err_next_step(&err));
 	else if (gpus_count_ours(g, GPU_DISPLAY))
 		add_finding(x, "driver choice", DOCTOR_PASS, 0, "%s", support);
-	auto_str char *owned = unbind_text(g);
-	if (gpus_check_owner(g, true, &err) < 0)
+	auto_served_gpus struct gpus served = { 0 }; // another driver may have the rest
+	gpu_support_served(g, x->facts.loaded.version, x->facts.loaded.flavour, &served);
+	auto_str char *owned = unbind_text(&served);
+	if (gpus_check_owner(&served, true, &err) < 0)
 		add_finding(x, "owner", DOCTOR_FAIL, err.code, "%s", err.text);
 	else if (owned)
 		add_finding(x, "owner", DOCTOR_WARN, E_BOUND, "install unbinds %s, and binds it again if it fails",

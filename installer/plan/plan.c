@@ -320,7 +320,9 @@ static int check_host_driver(const struct plan_context *m, const char *why, stru
 
 static void add_load(const struct plan_context *m, const struct strv *modules, const char *why)
 {
-	char *owned = unbind_text(&m->facts->gpus);
+	auto_served_gpus struct gpus served = { 0 };
+	gpu_support_served(&m->facts->gpus, m->plan->driver, m->plan->flavour, &served);
+	char *owned = unbind_text(&served);
 	if (owned)
 		add_step(m->plan, STEP_UNBIND, owned, str_dup("a GPU has one driver at a time"));
 	add_step(m->plan, STEP_LOAD, strv_join(modules, ", "), str_dup(why));
@@ -349,6 +351,14 @@ static int add_replace(const struct plan_context *m, const char *why, struct err
 	return 0;
 }
 
+// Only of the GPUs that the driver serves: another driver may have the rest.
+static int check_owner(const struct plan_context *m, bool is_released, struct err *err)
+{
+	auto_served_gpus struct gpus served = { 0 };
+	gpu_support_served(&m->facts->gpus, m->plan->driver, m->plan->flavour, &served);
+	return gpus_check_owner(&served, is_released, err);
+}
+
 static int add_module_steps(const struct plan_context *m, struct err *err)
 {
 	auto_strv struct strv missing = { 0 };
@@ -373,7 +383,7 @@ static int add_module_steps(const struct plan_context *m, struct err *err)
 		add_load(m, &missing, "the rest of the set is loaded already");
 		return 0;
 	}
-	if (gpus_check_owner(&m->facts->gpus, false, err) < 0)
+	if (check_owner(m, false, err) < 0)
 		return -1;
 	m->plan->outcome = PLAN_ADOPT;
 	add_step(m->plan, STEP_ADOPT, str_fmt("%s %s", m->plan->driver, module_type_name(m->plan->flavour)),
@@ -386,6 +396,11 @@ static int plan_host_driver(const struct plan_context *m, struct err *err)
 {
 	const struct existing_driver *r = &m->facts->existing_driver;
 	auto_str char *text = existing_driver_text(r);
+	m->plan->driver = str_dup(r->version ? r->version : "(unknown)");
+	m->plan->flavour = r->flavour;
+	m->plan->flavour_why = str_dup("that of the host's own driver");
+	if (check_owner(m, false, err) < 0)
+		return -1;
 	if (!r->is_loaded)
 		return err_set(err, E_HOST_DRIVER,
 			       "the host's own driver %s is to be used and is not loaded: load it there (modprobe "
@@ -396,9 +411,6 @@ static int plan_host_driver(const struct plan_context *m, struct err *err)
 		if (!modules_find(&m->facts->loaded, default_modules[i]))
 			str_add(&text, ", without %s", default_modules[i]);
 	m->plan->outcome = PLAN_ADOPT;
-	m->plan->driver = str_dup(r->version ? r->version : "(unknown)");
-	m->plan->flavour = r->flavour;
-	m->plan->flavour_why = str_dup("that of the host's own driver");
 	add_step(m->plan, STEP_ADOPT, str_fmt("the host's own driver %s", text),
 		 str_dup("--host-driver use: it stays as it is, whatever was requested"));
 	return 0;
@@ -411,9 +423,10 @@ static int plan_change(const struct plan_context *m, struct err *err)
 	struct plan *p = m->plan;
 	for (size_t i = 0; request && i < request->count; i++)
 		strv_add(&p->modules, str_dup(request->items[i]));
-	// A package that was built without one of the defaults was built so on purpose.
+	// A package that was built without an optional module was built so on purpose.
 	for (size_t i = 0; (!request || !request->count) && i < ARRAY_SIZE(default_modules); i++) {
-		if (a->package && !strv_has(&a->package->key.modules, default_modules[i]))
+		if (a->package && optional_modules_is(default_modules[i]) &&
+		    !strv_has(&a->package->key.modules, default_modules[i]))
 			continue;
 		strv_add(&p->modules, str_dup(default_modules[i]));
 		if (optional_modules_is(default_modules[i]))
@@ -431,7 +444,7 @@ static int plan_change(const struct plan_context *m, struct err *err)
 				"`kmodsmith install --source NVIDIA-Linux-%s-VERSION.run`",
 				m->facts->host.arch);
 	}
-	if (choose_target_flavour(m, err) < 0)
+	if (choose_target_flavour(m, err) < 0 || check_owner(m, true, err) < 0)
 		return -1;
 	if (a->compatible && is_package_fitting(m))
 		p->compatible = str_dup(a->package->key.release);
@@ -451,8 +464,7 @@ int plan_make(const struct facts *facts, const struct request *request, const st
 		return 0;
 	}
 	plan.outcome = PLAN_CHANGE;
-	if (gpus_check_owner(&facts->gpus, !is_host_used, err) < 0 ||
-	    (is_host_used ? plan_host_driver(&m, err) : plan_change(&m, err)) < 0)
+	if ((is_host_used ? plan_host_driver(&m, err) : plan_change(&m, err)) < 0)
 		return -1;
 	// A host that keeps its own driver has its own user space, too. Otherwise modules of one version are useless
 	// with libraries of another (R-E4). Modules that are compiled now are in no export yet.
@@ -473,7 +485,12 @@ int plan_make(const struct facts *facts, const struct request *request, const st
 	if (why)
 		add_step(&plan, STEP_EXPORT, str_fmt("user space %s", plan.driver),
 			 str_dup("switched at once, after the modules are loaded"));
-	add_step(&plan, STEP_VERIFY, gpus_text(&facts->gpus), str_dup("readiness is measured"));
+	auto_served_gpus struct gpus served = { 0 };
+	gpu_support_served(&facts->gpus, plan.driver, plan.flavour, &served);
+	bool has_compute = !plan.modules.count || strv_has(&plan.modules, "nvidia-uvm");
+	add_step(&plan, STEP_VERIFY, gpus_text(&served),
+		 str_fmt("readiness is measured%s",
+			 has_compute ? "" : "; CUDA will not work: nvidia-uvm is not among the requested modules"));
 	*ret = plan;
 	plan = (struct plan){ 0 };
 	return 0;

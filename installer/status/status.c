@@ -4,6 +4,7 @@
 #include "daemons/vgpu_guest.h"
 #include "driver_root/root_record.h"
 #include "journal/journal.h"
+#include "kmod/load/load.h"
 #include "plan/preflight.h"
 
 #include <stdarg.h>
@@ -55,6 +56,51 @@ static void check_modules(const struct facts *facts, struct status *s)
 		add_check(s, "module", m->state == LOADED_LIVE && is_equal, "%s %s, %s", m->name,
 			  m->version ? m->version : "(no version)", modules_state_name(m->state));
 	}
+	if (nvidia && !modules_find(l, "nvidia_uvm")) // a reason to be unready only where it was requested
+		add_check(s, "compute", true, "not reachable: nvidia_uvm is not loaded");
+}
+
+// Only a driver that is loaded can leave a GPU out; a GPU that is bound to it is served, whatever the table says.
+static bool is_expected(const struct gpu *gpu, const struct modules *l)
+{
+	return gpu->kind == GPU_DISPLAY && gpu_is_ours(gpu) &&
+	       (gpu_owner(gpu) == GPU_NVIDIA || gpu_support_serves(gpu, l->version, l->flavour));
+}
+
+// "0000:50:00.0 has no driver (kernel: NVRM: ... has fallen off the bus ...)"
+static void add_missing(char **text, const struct gpu *gpu, const struct root *kern)
+{
+	auto_str char *line = NULL;
+	str_add(text, "; %s ", gpu->address);
+	if (gpu->driver && gpu_owner(gpu) != GPU_NVIDIA)
+		str_add(text, "is bound to %s", gpu->driver);
+	else if (load_last_line(kern, gpu->address, &line) > 0)
+		str_add(text, "has no driver (kernel: %.200s)", line);
+	else
+		str_add(text, "has no driver");
+}
+
+static int check_gpus(const struct facts *facts, const struct root *kern, struct status *s, struct err *err)
+{
+	const struct modules *l = &facts->loaded;
+	auto_strv struct strv found = { 0 };
+	auto_str char *missing = str_dup(""), *left = gpu_support_left(&facts->gpus, l->version, l->flavour);
+	size_t expected = 0, has = 0, ours = gpus_count_ours(&facts->gpus, GPU_DISPLAY);
+	if (root_list(kern, "proc/driver/nvidia/gpus", &found, err) < 0)
+		return -1;
+	for (size_t i = 0; i < facts->gpus.count; i++) {
+		const struct gpu *gpu = &facts->gpus.items[i];
+		if (!is_expected(gpu, l))
+			continue;
+		bool is_found = strv_has(&found, gpu->address);
+		expected++;
+		has += is_found;
+		if (!is_found && l->version)
+			add_missing(&missing, gpu, kern);
+	}
+	add_check(s, "gpus", has == expected && (expected || !ours), "%zu of %zu%s%s%s", has, expected, missing,
+		  left ? "; left without a driver: " : "", left ? left : "");
+	return 0;
 }
 
 static int check_count(const struct root *kern, struct status *s, const char *name, const char *dir, size_t wanted,
@@ -186,8 +232,7 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 {
 	auto_status struct status s = { .has_gpu = facts_has_gpu(facts) };
 	if (s.has_gpu) {
-		size_t gpus = gpus_count_ours(&facts->gpus, GPU_DISPLAY),
-		       switches = gpus_count_ours(&facts->gpus, GPU_SWITCH);
+		size_t switches = gpus_count_ours(&facts->gpus, GPU_SWITCH);
 		check_modules(facts, &s);
 		s.compatible = existing_driver_made_for(host, facts->host.boot_id, &facts->loaded);
 		if (s.compatible)
@@ -196,7 +241,7 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		auto_str char *unwritten = journal_unwritten(host);
 		if (unwritten)
 			add_check(&s, "journal", true, "in memory only, %s", unwritten);
-		if (check_count(kern, &s, "gpus", "proc/driver/nvidia/gpus", gpus, err) < 0 ||
+		if (check_gpus(facts, kern, &s, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
 		    check_nodes(kern, dev_root, sys, &s, err) < 0 ||

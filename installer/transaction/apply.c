@@ -433,10 +433,14 @@ int apply_last_good(const struct apply *a, struct status *ret, struct err *err)
 	auto_transaction struct transaction r = TRANSACTION_OF(a, ret);
 	struct err owned;
 	sigset_t before;
+	auto_served_gpus struct gpus served = { 0 };
+	enum module_type flavour = MODULE_TYPE_AUTO;
 	if (transaction_open(&r, err) < 0)
 		return -1;
+	module_type_parse(r.journal.last_good.flavour, &flavour);
+	gpu_support_served(&a->facts->gpus, r.journal.last_good.version, flavour, &served);
 	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open) ||
-	    gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // another driver has a GPU
+	    gpus_check_owner(&served, false, &owned) < 0) // another driver has a GPU
 		return 0;
 	state_dir_init(&a->acquire->memory, a->host, a->kern, a->progress, true); // no driver is at risk
 	flush_journal(&r);

@@ -166,6 +166,8 @@ static int find_package(struct session *s, struct err *err)
 					 .build_id = host->build_id,
 					 .arch = host->arch,
 					 .modules = request->modules,
+					 .serves = acquire_has_core,
+					 .ctx = request->modules,
 					 .source = has_source ? digest : NULL,
 					 // Left from before Secure Boot was on: it can be compiled again, and signed.
 					 .is_signed = request->module_key.key && !request->is_named &&

@@ -452,7 +452,9 @@ static void restore_old_drivers(struct transaction *r)
 static int step_unbind(struct transaction *r, const struct step *step, struct err *err)
 {
 	struct unbind_work w = unbind_work(r);
-	if (unbind_release(&w, &r->a->facts->gpus, &r->released, err) < 0) {
+	auto_served_gpus struct gpus served = { 0 };
+	gpu_support_served(&r->a->facts->gpus, r->a->plan->driver, r->a->plan->flavour, &served);
+	if (unbind_release(&w, &served, &r->released, err) < 0) {
 		if (err->code == E_WEDGED) // then nothing else is undone, but the other GPUs can go back
 			restore_old_drivers(r);
 		return -1;

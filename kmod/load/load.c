@@ -106,6 +106,30 @@ static void read_log(int fd, struct strv *ret)
 	}
 }
 
+int load_last_line(const struct root *kern, const char *text, char **ret)
+{
+	enum { RECORDS_MOST = 100000 };
+	struct err err;
+	char record[RECORD_MAX];
+	auto_fd int fd = root_open(kern, "dev/kmsg", O_RDONLY | O_NONBLOCK, &err);
+	auto_str char *last = NULL;
+	for (int i = 0; fd >= 0 && i < RECORDS_MOST; i++) {
+		auto_strv struct strv lines = { 0 };
+		ssize_t n = read(fd, record, sizeof(record));
+		if (n == 0 || (n < 0 && errno != EPIPE && errno != EINTR))
+			break;
+		if (n > 0)
+			take_records(record, (size_t)n, &lines);
+		for (size_t k = 0; k < lines.count; k++)
+			if (str_starts(lines.items[k], "NVRM: ") && strstr(lines.items[k], text)) {
+				free(last);
+				last = str_dup(lines.items[k]);
+			}
+	}
+	*ret = TAKE(last);
+	return *ret != NULL;
+}
+
 // Lines "[<0>] function+0x1c/0x40 [module]" of proc/PID/stack as "function [module], caller": the innermost few.
 static char *frames_of(const char *stack)
 {

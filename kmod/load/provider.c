@@ -51,7 +51,7 @@ static bool is_file_loaded(const struct root *kern, const char *file)
 	return root_exists(kern, path);
 }
 
-static char *module_path(const char *release, const char *file)
+char *provider_path(const char *release, const char *file)
 {
 	return *file == '/' ? str_dup(file + 1) : str_fmt("lib/modules/%s/%s", release, file);
 }
@@ -74,7 +74,7 @@ static int find_needed_files(const struct root *host, const struct root *kern, c
 	if (host_modules_forbidden(kern, &forbidden, err) < 0)
 		return -1;
 	for (size_t i = 0; i < files.count; i++) {
-		auto_str char *path = module_path(release, files.items[i]), *name = depindex_name(files.items[i]);
+		auto_str char *path = provider_path(release, files.items[i]), *name = depindex_name(files.items[i]);
 		if (is_file_loaded(kern, files.items[i]))
 			continue;
 		if (strv_has(&forbidden, name)) {
@@ -108,7 +108,7 @@ bool provider_has(const struct root *host, const char *release, const char *need
 	if (find_dep_line(host, release, need, &files, &ignored) <= 0)
 		return false;
 	for (size_t i = 0; i < files.count; i++) {
-		auto_str char *path = module_path(release, files.items[i]);
+		auto_str char *path = provider_path(release, files.items[i]);
 		if (!root_exists(host, path))
 			return false;
 	}

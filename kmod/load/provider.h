@@ -14,5 +14,7 @@ int provider_load(const struct root *host, const struct root *kern, const struct
 // Before anything is touched: modules.dep lists what is not loaded yet, and its files exist. 0, or E_HOST_MODULES.
 int provider_check(const struct root *host, const struct root *kern, const char *release, const char *need,
 		   struct err *err);
+// Of a path in modules.dep, which is absolute where depmod was told so: the file below the host's root. Caller frees.
+char *provider_path(const char *release, const char *file);
 // Could it be loaded again after an unload?
 bool provider_has(const struct root *host, const char *release, const char *need);

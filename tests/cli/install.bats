@@ -58,6 +58,97 @@ same() { # the machine is as it was, but for the lock and the state directory
   assert_equal "$(loads)" "load nvidia NVreg_EnableMSI=1;load nvidia_modeset;load nvidia_uvm uvm_disable_hmm=1"
 }
 
+@test "install: a masked file of modprobe.d is empty, and what is no file there is skipped with a warning" {
+  loadable
+  mkdir -p "$ROOT"/{etc,usr/lib}/modprobe.d "$ROOT/drivers/nvidia-uvm.conf"
+  echo 'options nvidia NVreg_EnableMSI=0' >"$ROOT/usr/lib/modprobe.d/nvidia.conf"
+  ln -s /dev/null "$ROOT/etc/modprobe.d/nvidia.conf"
+  mkfifo "$ROOT/etc/modprobe.d/fifo.conf"
+  ln -s loop.conf "$ROOT/etc/modprobe.d/loop.conf"
+  kmodsmith install --package "$package"
+  assert_status 0
+  assert_line ready
+  assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+  assert_equal "$(grep -c 'is skipped: it is' <<<"$stderr")" 3
+  [[ $stderr == *"/etc/modprobe.d/fifo.conf' is skipped: it is a FIFO"* ]]
+  [[ $stderr == *"/etc/modprobe.d/loop.conf' is skipped: it is a link that leads back to itself"* ]]
+  [[ $stderr == *"/drivers/nvidia-uvm.conf' is skipped: it is a directory"* ]]
+}
+
+@test "R-D1: a parameter that the kernel shows in another spelling is no reason to unload the driver" {
+  loadable
+  mkdir -p "$ROOT/etc/modprobe.d" "$ROOT"/sys/module/nvidia_{uvm,modeset}/parameters
+  printf 'options %s\n' 'nvidia NVreg_ResmanDebugLevel=-1 NVreg_DeviceFileMode=0660' \
+    'nvidia-modeset vblank_sem_control=on' 'nvidia-uvm uvm_perf_prefetch_threshold=+51' >"$ROOT/etc/modprobe.d/x.conf"
+  kmodsmith install --package "$package"
+  assert_status 0
+  sed -i 's/^ResmanDebugLevel:.*/ResmanDebugLevel: 4294967295/; s/^DeviceFileMode:.*/DeviceFileMode: 432/' \
+    "$ROOT/proc/driver/nvidia/params"
+  echo Y >"$ROOT/sys/module/nvidia_modeset/parameters/vblank_sem_control"
+  echo 51 >"$ROOT/sys/module/nvidia_uvm/parameters/uvm_perf_prefetch_threshold"
+  kmodsmith plan --driver 535.261.03 --json
+  assert_json .outcome adopt
+  echo N >"$ROOT/sys/module/nvidia_modeset/parameters/vblank_sem_control"
+  kmodsmith plan --driver 535.261.03
+  assert_line --partial "nvidia_modeset vblank_sem_control: N, requested on"
+}
+
+# What plan promises install reaches, and status says.
+@test "R-P7: a display card that no driver serves beside a compute GPU is named and does not count" {
+  loadable
+  echo 0x1287 >"$ROOT/sys/bus/pci/devices/0000:50:00.0/device"
+  rm -r "$ROOT/proc/driver/nvidia/gpus/0000:50:00.0"
+  mkdir -p "$ROOT/sys/bus/pci/drivers/nouveau"
+  ln -sfn ../../../bus/pci/drivers/nouveau "$ROOT/sys/bus/pci/devices/0000:50:00.0/driver"
+  kmodsmith plan --package "$package"
+  assert_status 0
+  assert_line --partial "GPUs left without a driver: 0000:50:00.0 (Kepler)"
+  assert_line --regexp "verify +1 GPUs, 0 switches"
+  refute_line --partial unbind
+  kmodsmith install --package "$package"
+  assert_status 0
+  assert_line ready
+  assert_line --regexp "^pass +gpus +1 of 1; left without a driver: 0000:50:00.0 \(Kepler\)"
+  kmodsmith status
+  assert_status 0
+  assert_line --partial ", 1 GPU, "
+  kmodsmith install --driver 535.261.03 --json
+  assert_json .plan.outcome adopt
+  kmodsmith doctor
+  assert_line --regexp "^warn +driver choice +E_MIXED_GPUS: no driver version supports every GPU: .*; install leaves"
+}
+
+@test "status names a GPU without a driver, and what the kernel said of it" {
+  loadable
+  kmodsmith install --package "$package"
+  assert_status 0
+  rm -r "$ROOT/proc/driver/nvidia/gpus/0000:50:00.0"
+  printf '3,1,5,-;NVRM: The NVIDIA GPU %s\\x0aNVRM: (PCI ID: 10de:2330) %s\\x0aNVRM: %s\n' 0000:50:00.0 \
+    'installed in this system has' 'fallen off the bus and is not responding to commands.' >"$ROOT/dev/kmsg"
+  kmodsmith status
+  assert_line --partial "gpus: 1 of 2; 0000:50:00.0 has no driver (kernel: NVRM: The NVIDIA GPU 0000:50:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus"
+  echo vfio-pci >"$ROOT/sys/bus/pci/devices/0000:50:00.0/driver_override" # on its way to a virtual machine, or back
+  kmodsmith status
+  assert_status 0
+  assert_line --regexp "^pass +gpus +1 of 1$"
+}
+
+@test "a package without nvidia-uvm serves only who asks for its modules; then compute is said to be out of reach" {
+  loadable
+  rm -r "$package" "$package.d/nvidia-uvm.ko"
+  layout "$package" 6.1.0-56-cloud-amd64
+  kmodsmith plan --package "$package"
+  assert_error E_NO_PACKAGE "it has no nvidia-uvm"
+  kmodsmith install --package "$package" --modules nvidia
+  assert_status 0
+  assert_equal "$(loads)" "load nvidia"
+  assert_line --regexp "^pass +compute +not reachable: nvidia_uvm is not loaded"
+  kmodsmith status
+  assert_line --partial "without compute (nvidia_uvm is not loaded)"
+  kmodsmith plan --driver 535.261.03 --modules nvidia
+  assert_line --partial "CUDA will not work: nvidia-uvm is not among the requested modules"
+}
+
 @test "R-Q1: --host-driver use: a foreign driver stays, whatever is requested, and gets its nodes" { # R-C4, R-R2
   host h100x8
   KMODSMITH_HOST_DRIVER=use kmodsmith install --driver 570.1 --flavour proprietary --source /nowhere --json
@@ -224,9 +315,9 @@ bound_to() { # DRIVER: who has the first GPU
   loadable
   echo nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
   touch "$ROOT/lib/modules/6.1.0-56-cloud-amd64/nouveau.ko"
-  bound_to pci-stub
+  bound_to my_driver
   kmodsmith install --package "$package"
-  assert_error E_BOUND "0000:40:00.0 10de:2330 is bound to pci-stub; put 'blacklist pci-stub'"
+  assert_error E_BOUND "0000:40:00.0 10de:2330 is bound to my_driver; put 'blacklist my_driver'"
   assert_equal "$(calls)" ""
   same
   kmodsmith doctor --json

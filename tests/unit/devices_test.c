@@ -188,12 +188,17 @@ static void numbers_that_move_between_nodes(void **state) // R-G1
 	assert_int_equal(devices_want(&t.root, 0, &d, &err), 1);
 	assert_int_equal(devices_apply(&t.root, &sys, false, &d, &err), 1);
 	tempdir_write(&t, "proc/devices",
-		      "Character devices:\n195 nvidia\n242 nvidia-caps\n244 nvidia-uvm\n245 nvidia-nvlink\n\n");
+		      "Character devices:\n195 nvidia\n242 nvidia-caps\n244 nvidia-uvm\n246 nvidia-nvlink\n\n");
+	tempdir_link(&t, "dev/char/9:9", "../other");
 	assert_int_equal(devices_want(&t.root, 0, &now, &err), 1);
 	assert_int_equal(devices_apply(&t.root, &sys, false, &now, &err), 1);
 	assert_int_equal(devices_apply(&t.root, &sys, true, &now, &err), 0);
 	for (size_t i = 0; i < now.count; i++)
 		expect(now.items[i].verdict == NODE_OK, now.items[i].path);
+	expect_link(&t, "dev/char/244:0", "../nvidia-uvm");
+	expect_link(&t, "dev/char/242:1", "../nvidia-caps/nvidia-cap1");
+	expect_link(&t, "dev/char/9:9", "../other");
+	assert_false(root_exists(&t.root, "dev/char/245:1")); // nobody's number now
 }
 
 static void dry_run_only_looks(void **state)

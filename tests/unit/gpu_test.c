@@ -83,17 +83,13 @@ static void another_driver_is_named(void **state) // R-P8
 		bool is_vf, is_released, is_error;
 		const char *module;
 	} cases[] = {
-		{ "nouveau", false, false, true, "nouveau" },
-		{ "nova_core", false, false, true, "nova_core" },
-		{ "NovaCore", false, false, true, "nova_core" },
-		{ "nouveau", false, true, false, NULL },
-		{ "NovaCore", false, true, false, NULL },
-		{ "pci-stub", false, false, true, "pci-stub" },
-		{ "pci-stub", false, true, true, "pci-stub" },
-		{ "vfio-pci", false, false, false, NULL },
-		{ "nvgrace_gpu_vfio_pci", false, false, false, NULL },
-		{ "nvidia", false, false, false, NULL },
-		{ NULL, false, false, false, NULL },
+		{ "nouveau", false, false, true, "nouveau" },    { "nova_core", false, false, true, "nova_core" },
+		{ "NovaCore", false, false, true, "nova_core" }, { "nouveau", false, true, false, NULL },
+		{ "NovaCore", false, true, false, NULL },        { "my_driver", false, false, true, "my_driver" },
+		{ "my_driver", false, true, true, "my_driver" }, { "pci-stub", false, false, false, NULL },
+		{ "pciback", false, false, false, NULL },        { "xen-pciback", false, false, false, NULL },
+		{ "vfio-pci", false, false, false, NULL },       { "nvgrace_gpu_vfio_pci", false, false, false, NULL },
+		{ "nvidia", false, false, false, NULL },         { NULL, false, false, false, NULL },
 		{ "nouveau", true, false, false, NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -49,7 +49,8 @@ static void reads_what_is_loaded(void **state) // R-D1, R-Q1
 		      "DeviceFileMode: 438\nRegistryDwords: \"a=1;b=2\"\nGrdmaPciTopoCheckOverride: 0\n");
 	tempdir_write(&t, "lib/modules/6.1.0-50/modules.dep",
 		      "kernel/drivers/i2c/i2c-core.ko:\nupdates/dkms/nvidia-current.ko.xz: "
-		      "kernel/x.ko\nupdates/gone/nvidia-uvm.ko: x\n");
+		      "kernel/x.ko\nupdates/gone/nvidia-uvm.ko: x\n/opt/gdrdrv.ko:\n");
+	tempdir_write(&t, "opt/gdrdrv.ko", "");
 	tempdir_write(&t, "lib/modules/6.1.0-50/updates/dkms/nvidia-current.ko.xz", "");
 
 	assert_int_equal(modules_read(&t.root, &t.root, "6.1.0-50", &l, &err), 1);
@@ -70,6 +71,7 @@ static void reads_what_is_loaded(void **state) // R-D1, R-Q1
 	assert_null(m->file); // listed, but not there
 	assert_string_equal(m->params.items[0], "uvm_debug_prints=0");
 	assert_false(modules_find(&l, "gdrdrv")->is_driver);
+	assert_string_equal(modules_find(&l, "gdrdrv")->file, "opt/gdrdrv.ko");
 	assert_null(modules_find(&l, "nvidia_modeset"));
 }
 

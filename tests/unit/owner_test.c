@@ -108,9 +108,9 @@ static void unbinds_only_drivers_of_the_kernel(void **state)
 		bool is_released;
 		int code; // of the plan's refusal
 	} rows[] = {
-		{ "nouveau", true, 0 },         { "NovaCore", true, 0 },         { "nova_core", true, 0 },
-		{ "nvidiafb", true, 0 },        { "vfio-pci", false, 0 },        { "nvidia", false, 0 },
-		{ "pci-stub", false, E_BOUND }, { "my_driver", false, E_BOUND },
+		{ "nouveau", true, 0 },   { "NovaCore", true, 0 },         { "nova_core", true, 0 },
+		{ "nvidiafb", true, 0 },  { "vfio-pci", false, 0 },        { "nvidia", false, 0 },
+		{ "pci-stub", false, 0 }, { "my_driver", false, E_BOUND },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder t;

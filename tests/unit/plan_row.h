@@ -8,12 +8,14 @@ struct row {
 	const char *name;
 	unsigned gpus;      // H100s
 	uint16_t device;    // 0 = 0x2330
-	const char *bound;  // driver of the first GPU
+	uint16_t first;     // device id of the first GPU; 0 = as the others
+	const char *bound;  // its driver
 	const char *loaded; // version in the kernel, NULL = none
 	enum module_type loaded_flavour;
 	const char *loaded_modules; // comma list with underscores
 	const char *package;        // version of the package at hand
 	const char *srcversion;     // of nvidia in the package; what is loaded has "S1"
+	bool has_no_uvm;            // the package
 	const char *source;         // version of the source at hand
 	const char *request_driver;
 	enum module_type request_flavour;
@@ -37,6 +39,7 @@ struct row {
 	const char *driver;  // of the plan; NULL = not looked at
 	const char *subject; // of its first step; NULL = not looked at
 	const char *why;     // of its unload; NULL = not looked at
+	const char *prove;   // subject of that step; NULL = not looked at
 	const char *steps;   // "package prove load nodes verify"
 };
 
@@ -59,6 +62,8 @@ static void make_facts(const struct row *row, struct facts *f)
 				   .device = row->device ? row->device : 0x2330 };
 		snprintf(g->address, sizeof(g->address), "0000:%02x:00.0", (unsigned)f->gpus.count & 0xff);
 	}
+	if (row->first)
+		f->gpus.items[0].device = row->first;
 	if (row->bound)
 		f->gpus.items[0].driver = str_dup(row->bound);
 	auto_strv struct strv names = { 0 };
@@ -94,7 +99,8 @@ static void make_package(const struct row *row, struct package *p)
 	p->key.driver = str_dup(row->package);
 	p->key.flavour = str_dup("open");
 	p->key.release = str_dup("6.1.0-56-cloud-amd64");
-	strv_split(&p->key.modules, "nvidia nvidia-uvm nvidia-modeset", " ");
+	strv_split(&p->key.modules, row->has_no_uvm ? "nvidia nvidia-modeset" : "nvidia nvidia-uvm nvidia-modeset",
+		   " ");
 	snprintf(p->manifest.digest, sizeof(p->manifest.digest), "aa");
 	p->count = 1;
 	p->files = mem_alloc(sizeof(*p->files));
@@ -124,6 +130,8 @@ static void check_plan(const struct row *row, const struct plan *plan)
 		       row->name);
 		if (row->why && plan->steps[i].kind == STEP_UNLOAD)
 			expect(strstr(plan->steps[i].why, row->why), plan->steps[i].why);
+		if (row->prove && plan->steps[i].kind == STEP_PROVE)
+			expect(str_eq(plan->steps[i].subject, row->prove), plan->steps[i].subject);
 	}
 	expect(plan->outcome == row->outcome, row->name);
 	expect(!row->driver || str_eq(plan->driver, row->driver), row->name);

@@ -40,8 +40,9 @@ int root_read(const struct root *root, const char *path, char **ret, size_t *ret
 // Of a file that others fill: more than `most` bytes are E_TOO_LARGE.
 int root_read_most(const struct root *root, const char *path, size_t most, char **ret, size_t *ret_len,
 		   struct err *err);
-// Of a directory that anybody fills, where one bad entry must stop nobody: what is no regular file is as good as absent.
-// A link to /dev/null masks a file on purpose; of anything else skipped gets a sentence (NULL = it is not asked for).
+// Of a directory that anybody fills, where one bad entry must stop nobody: what is no regular file is as good as
+// absent. A link to /dev/null masks a file on purpose; of anything else skipped gets a sentence (NULL = it is not asked
+// for).
 int root_read_entry(const struct root *root, const char *path, size_t most, char **ret, struct strv *skipped,
 		    struct err *err);
 // The trimmed text of a one-value file.

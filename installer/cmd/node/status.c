@@ -25,7 +25,10 @@ static const struct opt opts[] = {
 static void show_headline(const struct facts *f, const struct status *s)
 {
 	const struct check *first = NULL;
-	size_t failed = 0, gpus = gpus_count_ours(&f->gpus, GPU_DISPLAY);
+	size_t failed = 0;
+	auto_served_gpus struct gpus served = { 0 };
+	gpu_support_served(&f->gpus, f->loaded.version, f->loaded.flavour, &served);
+	size_t gpus = gpus_count_ours(&served, GPU_DISPLAY);
 	for (size_t i = 0; i < s->count; i++) {
 		failed += !s->checks[i].is_ok;
 		if (!s->checks[i].is_ok && !first)
@@ -37,8 +40,9 @@ static void show_headline(const struct facts *f, const struct status *s)
 	if (!f->loaded.version)
 		printf("Not ready: no driver is loaded for %zu GPU%s\n", gpus, plural);
 	else if (s->is_ready)
-		printf("Ready: driver %s (%s), %zu GPU%s, kernel %s\n", f->loaded.version,
-		       module_type_name(f->loaded.flavour), gpus, plural, f->host.release);
+		printf("Ready: driver %s (%s), %zu GPU%s, kernel %s%s\n", f->loaded.version,
+		       module_type_name(f->loaded.flavour), gpus, plural, f->host.release,
+		       modules_find(&f->loaded, "nvidia_uvm") ? "" : ", without compute (nvidia_uvm is not loaded)");
 	else
 		printf("Not ready: driver %s is loaded, and %zu of %zu checks fail, first %s: %s\n", f->loaded.version,
 		       failed, s->count, first ? first->name : "none", first ? first->evidence : "");
