@@ -224,6 +224,8 @@ static const char *prebuild_source(struct prebuild *p)
 	if (w->source || p->is_stored_asked)
 		return w->source ? w->source : p->stored_source;
 	p->is_stored_asked = true;
+	if (host_signing_reason(&p->facts->host) && !w->module_key.key) // its modules could not be loaded
+		return NULL;
 	open_node_acquire(p, &o);
 	int r = acquire_payload_source(&o, w->driver, &p->stored_source, &why);
 	if (r > 0)

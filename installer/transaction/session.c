@@ -190,7 +190,8 @@ static int find_package(struct session *s, struct err *err)
 	return r;
 }
 
-// The sources that came with the user space of the requested driver: in the image, or in what this node keeps.
+// The sources that came with the user space of the requested driver: in the image, or in what this node keeps. The
+// latter nobody named: where its modules could not be loaded, it is as if it were not there.
 static char *payload_source(struct session *s)
 {
 	const struct session_request *request = s->request;
@@ -198,7 +199,8 @@ static char *payload_source(struct session *s)
 	struct err why;
 	if (str_eq(s->acquire.carry.is.driver, s->driver))
 		return image_payload_source_path(&s->acquire.carry);
-	if (s->driver && !request->is_named && !request->digest && !request->is_compile_forbidden &&
+	bool is_loadable = request->module_key.key || !host_signing_reason(&s->facts.host);
+	if (s->driver && is_loadable && !request->is_named && !request->digest && !request->is_compile_forbidden &&
 	    acquire_payload_source(&s->acquire, s->driver, &path, &why) < 0)
 		progress_note(&s->progress, "no sources of the stored payload: %s", why.text);
 	return path;

@@ -214,3 +214,29 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   assert_equal "$(sha256sum "$store/blobs/sha256/$layer" | cut -d' ' -f1)" "$layer"
   assert_equal "$(cat "$ROOT"/var/lib/kmodsmith/payloads/*/usr/lib64/libcuda.so."$V")" cuda
 }
+
+@test "the sources in a stored payload: planned where none was named, unless nobody could load what they make" {
+  local sources=$BATS_TEST_TMPDIR/payload.tar.d/usr/src/nvidia-$V
+  host h100x2-unloaded
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver "$V" --arch x86_64 # without sources
+  assert_status 0
+  kmodsmith plan --driver "$V"
+  assert_error E_NO_PACKAGE "no --source to compile"
+  rm -r "$ROOT/var/lib/kmodsmith"
+  mkdir -p "$sources"
+  tiny_source "$sources"
+  tar -cf "$BATS_TEST_TMPDIR/payload.tar" -C "$BATS_TEST_TMPDIR/payload.tar.d" lib usr
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver "$V" --arch x86_64
+  assert_status 0
+  kmodsmith plan --driver "$V"
+  assert_status 0
+  assert_line --regexp "^[0-9] +compile +$V open for "
+  [[ $stderr == *"source "*"$V of the stored payload, sha256 "* ]]
+  kmodsmith plan --driver "$V" --no-compile
+  assert_error E_NO_PACKAGE
+  kmodsmith plan --driver 550.54.14 # it is of one driver
+  assert_error E_NO_PACKAGE "no --source to compile"
+  echo Y >"$ROOT/sys/module/module/parameters/sig_enforce"
+  kmodsmith plan --driver "$V"
+  assert_error E_NO_PACKAGE "no --source to compile"
+}
