@@ -267,6 +267,34 @@ static void answered_later(void **state)
 		close(fds[i]);
 }
 
+// Of IPv6 the network: a client has as many addresses there as it likes.
+static void whence_they_ask(void **state)
+{
+	(void)state;
+	static const char ASKS[] = "GET /whence HTTP/1.0\r\n\r\n";
+	unsigned asked = 0;
+	struct err err = { 0 };
+	auto_http_server struct http_server *s = NULL;
+	const struct http_server_options o = { .listen = ":0", .answer = page, .ctx = &asked };
+	expect(http_server_open(&o, &s, &err) == 0 && http_server_start(s, &err) == 0, err.text);
+	auto_str char *url = http_server_url(s), *v4 = NULL, *v6 = NULL;
+	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	to.sin6_port = htons((uint16_t)atoi(strrchr(url, ':') + 1));
+	auto_fd int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
+		skip();
+	assert_int_equal(send(fd, ASKS, sizeof(ASKS) - 1, MSG_NOSIGNAL), sizeof(ASKS) - 1);
+	v6 = rest_of(fd);
+	expect(str_ends(v6, "\r\n\r\n::"), v6);
+	struct sockaddr_in6 mapped = to;
+	assert_int_equal(inet_pton(AF_INET6, "::ffff:127.0.0.1", &mapped.sin6_addr), 1);
+	auto_fd int other = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(other, (struct sockaddr *)&mapped, sizeof(mapped)), 0);
+	assert_int_equal(send(other, ASKS, sizeof(ASKS) - 1, MSG_NOSIGNAL), sizeof(ASKS) - 1);
+	v4 = rest_of(other);
+	expect(str_ends(v4, "127.0.0.1"), v4);
+}
+
 static void a_port_in_use(void **state)
 {
 	(void)state;
@@ -341,6 +369,7 @@ int main(void)
 		cmocka_unit_test(slow_clients),
 		cmocka_unit_test(a_head_that_is_never_whole),
 		cmocka_unit_test(answered_later),
+		cmocka_unit_test(whence_they_ask),
 		cmocka_unit_test(a_port_in_use),
 		cmocka_unit_test(a_certificate_that_is_none),
 		cmocka_unit_test(renewed),

@@ -204,12 +204,17 @@ static void remove_client(struct http_server *s, struct client *c)
 	free(c);
 }
 
+// Whoever has one IPv6 address has 2^64 of them (RFC 4291, 2.5.1): these are one.
 static void print_address(const struct sockaddr *name, char ret[INET6_ADDRSTRLEN])
 {
-	const void *address = name->sa_family == AF_INET ?
-				      (const void *)&((const struct sockaddr_in *)name)->sin_addr :
-				      (const void *)&((const struct sockaddr_in6 *)name)->sin6_addr;
-	inet_ntop(name->sa_family, address, ret, INET6_ADDRSTRLEN);
+	if (name->sa_family == AF_INET) {
+		inet_ntop(AF_INET, &((const struct sockaddr_in *)name)->sin_addr, ret, INET6_ADDRSTRLEN);
+		return;
+	}
+	struct in6_addr address = ((const struct sockaddr_in6 *)name)->sin6_addr;
+	if (!IN6_IS_ADDR_V4MAPPED(&address))
+		memset(address.s6_addr + 8, 0, 8);
+	inet_ntop(AF_INET6, &address, ret, INET6_ADDRSTRLEN);
 }
 
 static void on_connection(void *ctx, struct MHD_Connection *connection, void **own,

@@ -8,7 +8,7 @@
 struct http_server_request {
 	const char *path;    // without the query
 	const char *token;   // of "Authorization: Bearer TOKEN"; NULL = none
-	const char *address; // of the client, without its port
+	const char *address; // of the client, without its port; of IPv6 the network, /64
 };
 struct http_server_answer {
 	unsigned status;  // 200, 404, ...; 401 asks for a token
