@@ -51,11 +51,11 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   id=$(openssl pkey -pubin -in "$keys/ours.pem" -outform DER | sha256sum | cut -c1-16)
   install
   assert_error E_UNTRUSTED "signed by ours (key $id)"
-  assert_error E_UNTRUSTED "$digest"
+  assert_error E_UNTRUSTED "${digest:0:19}..."
   [[ $stderr == *'kmodsmith trust add'* ]]
   assert_equal "$(calls)" ""
   kmodsmith plan --driver "$V"
-  assert_error E_UNTRUSTED "$digest"
+  assert_error E_UNTRUSTED "${digest:0:19}..."
   trusts ours
   install
   assert_status 0
@@ -74,7 +74,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_status 0
   assert_line ready
   install --param nvidia:NVreg_EnableMSI=0
-  assert_error E_UNTRUSTED "$digest"
+  assert_error E_UNTRUSTED "${digest:0:19}..."
   assert_equal "$(calls | grep -E '^(un)?load' || true)" ""
 }
 
@@ -83,10 +83,10 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   kmodsmith "trust remove" ours
   kmodsmith install --driver 550.1
   assert_error E_NO_PACKAGE
-  [[ $stderr == *"no way back to driver $V: E_UNTRUSTED: kept from oci:"*"signed by ours (key "*"$digest"* ]]
+  [[ $stderr == *"no way back to driver $V: E_UNTRUSTED: kept from oci:"*"signed by ours (key "*"${digest:0:19}..."* ]]
   assert_equal "$(calls)" ""
   kmodsmith install --driver "$V" --from "oci:$BATS_TEST_TMPDIR/package2"
-  assert_error E_NOT_FOUND "$digest"
+  assert_error E_NOT_FOUND "${digest:0:19}..."
   tiny_package "$site" 6.1.0-56-cloud-amd64
   "$KMODSMITH" sign "oci:$site" --key "$keys/theirs.key" >/dev/null
   trusts theirs
@@ -122,7 +122,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   policy '{"prefix": "oci:", "limit": 2}'
   install
   assert_error E_CONFIG "policy.json"
-  assert_error E_CONFIG "$digest"
+  assert_error E_CONFIG "${digest:0:19}..."
   [[ $stderr == *"sha256:${digest:7:12}, which worked last, although its signatures cannot be checked: "* ]]
   [[ $stderr == *"fell back to the last good driver"* ]]
   kmodsmith status
@@ -209,7 +209,7 @@ EOF
   policy "{\"prefix\": \"oci:$site\"}"
   trusts theirs
   install
-  assert_error E_UNSIGNED "$digest"
+  assert_error E_UNSIGNED "${digest:0:19}..."
 }
 
 @test "a store of an older version: signatures are checked whatever the source was, and none means by hand, once" {
@@ -229,10 +229,10 @@ EOF
   kmodsmith "trust remove" ours
   assert_line "no longer trusted: $V-open-6.1.0-56-cloud-amd64-x86_64 $digest"
   install
-  assert_error E_UNTRUSTED "$digest"
+  assert_error E_UNTRUSTED "${digest:0:19}..."
   policy '{"prefix": "oci:", "unsigned": "accept"}' # of a known source only
   install
-  assert_error E_UNTRUSTED "$digest"
+  assert_error E_UNTRUSTED "${digest:0:19}..."
   rm -r "$ROOT/var/lib/kmodsmith" "$ROOT/etc/kmodsmith/trust"
   tiny_package "$site" 6.1.0-56-cloud-amd64
   kmodsmith install --package "$site" --modules nvidia,nvidia-uvm

@@ -244,7 +244,8 @@ static void test_unsigned_and_unknown_signers(void **state)
 	assert_int_equal(vouch_check(&v, &empty, &text), E_UNTRUSTED);
 	assert_non_null(strstr(text, "'trust' has no key for this source"));
 	assert_int_equal(vouch_check(&v, &alice, &text), E_UNSIGNED);
-	assert_non_null(strstr(text, v.package.digest));
+	auto_str char *package = str_fmt("sha256:%.12s...", v.package.digest);
+	assert_non_null(strstr(text, package));
 	assert_non_null(strstr(text, "alice"));
 	assert_int_equal(signature_check(v.r, v.package.digest, &lax, &verdict, &err), 0);
 	assert_true(verdict.is_unsigned_accepted && verdict.ids.count == 0);
@@ -274,7 +275,8 @@ static void test_replay_is_forgery(void **state)
 		text = text_of(&v, theirs);
 		put_tagged(&v, ours, which ? OCI_MANIFEST : OCI_INDEX, text);
 		assert_int_equal(vouch_check(&v, &rule, &why), E_FORGED);
-		assert_non_null(strstr(why, v.other.digest));
+		auto_str char *other = str_fmt("sha256:%.12s...", v.other.digest);
+		assert_non_null(strstr(why, other));
 		assert_int_equal(vouch_check(&v, &lax, NULL), E_FORGED);
 		assert_int_equal(vouch_sign(&v, &v.package, 0), 1); // a signature that holds is worth more
 		assert_int_equal(vouch_check(&v, &rule, NULL), 0);
