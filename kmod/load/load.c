@@ -145,12 +145,31 @@ static char *frames_of(const char *stack)
 	return frames.count ? strv_join(&frames, ", ") : NULL;
 }
 
+// The last lines that have room, because the one before the hang tells most; of one that has none, its end.
+static char *last_lines(const struct strv *lines, size_t room)
+{
+	auto_str char *log = NULL;
+	for (size_t i = lines->count; i > 0; i--) {
+		const char *line = lines->items[i - 1];
+		size_t len = strlen(line), used = log ? strlen(log) + strlen(" | ") : 0;
+		if (log && used + len > room)
+			break;
+		char *more = str_fmt("%s%s%s", len > room ? line + len - room : line, log ? " | " : "", log ? log : "");
+		free(log);
+		log = more;
+	}
+	return TAKE(log);
+}
+
 int load_explain_wedge(const char *call, const char *what, const char *stack, const struct strv *lines, struct err *err)
 {
+	enum { LOG_MOST = 240, LOG_LEAST = 80, WRAPPED = 40 }; // WRAPPED: what callers may put before it
 	auto_str char *frames = stack ? frames_of(stack) : NULL;
-	auto_str char *log = lines->count ? strv_join(lines, " | ") : NULL;
-	return err_set(err, E_WEDGED, "%s: %s%s%.240s%s%s", call, what, frames ? "; it is in " : "",
-		       frames ? frames : "", log ? "; kernel: " : "", log ? log : "");
+	auto_str char *head = str_fmt("%s: %s%s%.240s", call, what, frames ? "; it is in " : "", frames ? frames : "");
+	size_t used = strlen(head) + strlen("; kernel: ") + WRAPPED, left = sizeof(err->text) - 1;
+	size_t room = left < used + LOG_LEAST ? LOG_LEAST : left - used;
+	auto_str char *log = last_lines(lines, room < LOG_MOST ? room : LOG_MOST);
+	return err_set(err, E_WEDGED, "%s%s%s", head, log ? "; kernel: " : "", log ? log : "");
 }
 
 bool load_find_oops(const struct strv *lines, struct strv *ret)
@@ -163,7 +182,7 @@ bool load_find_oops(const struct strv *lines, struct strv *ret)
 		bool is_numbered = mark && isdigit((unsigned char)mark[3]), is_told = is_numbered;
 		for (size_t k = 0; k < ARRAY_SIZE(words); k++)
 			is_told = is_told || str_starts(line, words[k]);
-		if (is_told)
+		if (is_told && !strv_has(ret, line)) // RIP stands below the end of the trace once more
 			strv_add(ret, str_dup(line));
 		is_oops = is_oops || is_numbered;
 	}

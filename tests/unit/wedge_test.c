@@ -206,6 +206,9 @@ static void test_oops(void **state)
 		  "0000000096000045 [#1] "
 		  "SMP|pc : nv_init+0x18/0x1000 [nvidia]",
 		  true },
+		{ "BUG: unable to handle page fault\nOops: 0002 [#1] SMP\nRIP: 0010:hang+0x5/0x10 [stub]\n"
+		  "---[ end trace ]---\nRIP: 0010:hang+0x5/0x10 [stub]",
+		  "BUG: unable to handle page fault|Oops: 0002 [#1] SMP|RIP: 0010:hang+0x5/0x10 [stub]", true },
 		{ "BUG: workqueue lockup - pool cpus=0", "BUG: workqueue lockup - pool cpus=0", false },
 		{ "WARNING: CPU: 0 PID: 9 at nv.c:1\nnvidia: array [#x]", "", false },
 		{ "", "", false },
@@ -257,7 +260,7 @@ static void test_wedged(void **state)
 	}
 }
 
-// However long a stack is, the kernel's first line is in the text.
+// However long a stack is, what the kernel said last is in the text, up to its end.
 static void test_wedged_long(void **state)
 {
 	(void)state;
@@ -272,7 +275,14 @@ static void test_wedged_long(void **state)
 					    "the kernel did not return within 60 s; process 4194304 is stuck in it",
 					    stack, &lines, &err),
 			 -1);
-	assert_non_null(strstr(err.text, "kernel: line 0 | line 1"));
+	assert_non_null(strstr(err.text, " | line 98 | line 99"));
+	assert_null(strstr(err.text, "line 0"));
+	assert_true(str_ends(err.text, "line 99"));
+	strv_add(&lines, str_fmt("first word %0300d last word", 0));
+	load_explain_wedge("load 'nvidia'", "it hangs", NULL, &lines, &err);
+	assert_true(str_ends(err.text, "0 last word"));
+	assert_null(strstr(err.text, "first word"));
+	assert_int_equal(strlen(err.text), strlen("load 'nvidia': it hangs; kernel: ") + 240);
 }
 
 int main(void)
