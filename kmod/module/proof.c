@@ -351,8 +351,7 @@ void proof_make(const struct module *const *modules, size_t count, const struct 
 
 void proof_add_build(struct proof *proof, const char *release, const char *made_for, const char *build_id)
 {
-	if (proof->verdict != PROOF_EXACT || proof->basis != PROOF_BY_NOTHING || !build_id ||
-	    !str_eq(made_for, build_id))
+	if (proof->verdict != PROOF_EXACT || proof->basis != PROOF_BY_NOTHING || !str_eq(made_for, build_id))
 		return;
 	free(proof->text);
 	proof->basis = PROOF_BY_BUILD;

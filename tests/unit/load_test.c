@@ -228,7 +228,17 @@ static int fake_data(const struct sys *sys, const void *data, size_t len, const 
 	return answer(fake->data_errno);
 }
 
-static const struct sys fake_sys = { .name = "fake", .module_load_file = fake_file, .module_load_data = fake_data };
+// What errno holds besides is nothing to whoever succeeded.
+static int fake_unload(const struct sys *sys, const char *name)
+{
+	(void)sys, (void)name;
+	errno = EBUSY;
+	return fake->file_errno ? -1 : 0;
+}
+
+static const struct sys fake_sys = {
+	.name = "fake", .module_load_file = fake_file, .module_load_data = fake_data, .module_unload = fake_unload
+};
 
 static void read_module(bool is_file, struct module *m)
 {
@@ -327,6 +337,21 @@ static void test_without_a_process(void **state)
 	assert_string_equal(fake->params, "a=1");
 }
 
+static void test_an_unload_that_succeeds(void **state)
+{
+	(void)state;
+	static const int timeouts_ms[] = { 0, 20000 };
+	for (size_t i = 0; i < ARRAY_SIZE(timeouts_ms); i++) {
+		struct err err = { 0 };
+		auto_folder struct folder f;
+		machine(&f);
+		assert_int_equal(unload_module(&fake_sys, &f.root, "nvidia", timeouts_ms[i], &err), 1);
+		fake->file_errno = EBUSY;
+		assert_int_equal(unload_module(&fake_sys, &f.root, "nvidia", timeouts_ms[i], &err), -1);
+		assert_int_equal(err.code, E_IN_USE);
+	}
+}
+
 static void test_params(void **state)
 {
 	(void)state;
@@ -390,13 +415,10 @@ static void test_recorded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reasons),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_ways),
-		cmocka_unit_test(test_params),
-		cmocka_unit_test(test_without_a_process),
-		cmocka_unit_test(test_exists),
-		cmocka_unit_test(test_modules_disabled),
+		cmocka_unit_test(test_reasons),  cmocka_unit_test(test_order),
+		cmocka_unit_test(test_ways),     cmocka_unit_test(test_an_unload_that_succeeds),
+		cmocka_unit_test(test_params),   cmocka_unit_test(test_without_a_process),
+		cmocka_unit_test(test_exists),   cmocka_unit_test(test_modules_disabled),
 		cmocka_unit_test(test_recorded),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

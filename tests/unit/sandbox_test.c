@@ -5,6 +5,8 @@
 #include "kmod/sandbox/jail.h"
 #include "kmod/sandbox/sandbox.h"
 
+#include "base/core/date.h"
+
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
@@ -448,6 +450,25 @@ static void test_room(void **state)
 	}
 }
 
+// The end of a compile is heard of at once, not at the next look at what it wrote, a second later.
+static void test_the_end_is_heard(void **state)
+{
+	(void)state;
+	enum { COMPILES = 10, MOST_MS = 6000 };
+	const struct write_limit room = { .dirs = { -1, -1 } };
+	int64_t start = clock_ms();
+	for (int i = 0; i < COMPILES; i++) {
+		auto_str char *why = NULL;
+		pid_t pid = fork();
+		if (pid == 0) {
+			usleep(20 * 1000);
+			_exit(3);
+		}
+		assert_int_equal(WEXITSTATUS(sandbox_limit_writes(pid, &room, &why)), 3);
+	}
+	assert_true(clock_ms() - start < MOST_MS);
+}
+
 // Two compiles at once never get the same one.
 static void test_uids(void **state)
 {
@@ -478,6 +499,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_timeout),
 		cmocka_unit_test(test_nothing_outlives_the_program),
 		cmocka_unit_test(test_room),
+		cmocka_unit_test(test_the_end_is_heard),
 		cmocka_unit_test(test_uids),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

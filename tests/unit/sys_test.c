@@ -188,6 +188,22 @@ static void test_a_signal_ends_a_recorded_process(void **state)
 	folder_expect(&folder, ".sys-calls", "signal 15 42\nsignal 15 42\n");
 }
 
+static void test_a_recorded_machine_has_room_for_so_many_processes(void **state)
+{
+	(void)state;
+	enum { FIRST = 70000, MOST = 70999 };
+	auto_strv struct strv argv = { 0 };
+	strv_add(&argv, str_dup("/usr/bin/nvidia-persistenced"));
+	assert_int_equal(sys.process_start(&sys, NULL, NULL, &argv, -1), FIRST);
+	for (int pid = FIRST + 1; pid < MOST; pid++) {
+		auto_str char *dir = str_fmt("proc/%d", pid);
+		folder_dir(&folder, dir);
+	}
+	assert_int_equal(sys.process_start(&sys, NULL, NULL, &argv, -1), MOST);
+	assert_int_equal(sys.process_start(&sys, NULL, NULL, &argv, -1), -1);
+	assert_int_equal(errno, EAGAIN);
+}
+
 static void test_a_signal_reaches_a_real_process(void **state)
 {
 	(void)state;
@@ -233,6 +249,7 @@ int main(void)
 		TEST(test_variables),
 		TEST(test_what_a_recorded_machine_refuses),
 		TEST(test_a_signal_ends_a_recorded_process),
+		TEST(test_a_recorded_machine_has_room_for_so_many_processes),
 		TEST(test_a_signal_reaches_a_real_process),
 		TEST(test_the_real_one_refuses_nonsense),
 	};

@@ -253,7 +253,7 @@ static int record_process_start(const struct sys *sys, const char *root, const c
 				int out)
 {
 	(void)root, (void)env, (void)out;
-	enum { FIRST = 70000, MOST = 79999 };
+	enum { FIRST = 70000, MOST = 70999 };
 	struct err err;
 	auto_str char *args = strv_join(argv, " "), *dir = NULL;
 	if (record(sys, "start %s", args) < 0)
