@@ -69,19 +69,34 @@ int firmware_path(const struct root *host, const struct root *kern, const char *
 	return 0;
 }
 
-char *firmware_path_find(const struct root *host, const struct firmware_path *s, const char *name)
+// The first file of the name; unless is_any, the first one that the kernel accepts: regular, and not empty.
+static char *find_file(const struct root *host, const struct firmware_path *s, const char *name, bool is_any,
+		       struct stat *ret)
 {
 	for (size_t e = 0; e < s->endings.count; e++)
 		for (size_t d = 0; d < s->dirs.count; d++) {
 			struct err err;
-			struct stat st;
 			auto_str char *path = str_fmt("%s/%s%s", s->dirs.items[d], name, s->endings.items[e]);
 			auto_fd int fd = root_open(host, path, O_PATH, &err);
-			// The kernel accepts only regular files that are not empty.
-			if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+			if (fd >= 0 && fstat(fd, ret) == 0 && (is_any || (S_ISREG(ret->st_mode) && ret->st_size > 0)))
 				return TAKE(path);
 		}
 	return NULL;
+}
+
+char *firmware_path_find(const struct root *host, const struct firmware_path *s, const char *name)
+{
+	struct stat st;
+	return find_file(host, s, name, false, &st);
+}
+
+char *firmware_path_unusable(const struct root *host, const struct firmware_path *s, const char *name)
+{
+	struct stat st;
+	auto_str char *path = find_file(host, s, name, true, &st);
+	return path ? str_fmt("'%s%s' is %s", *path == '/' ? "" : "/", path,
+			      S_ISREG(st.st_mode) ? "empty" : "no regular file") :
+		      NULL;
 }
 
 void firmware_path_versions(const struct root *host, const struct firmware_path *s, struct strv *ret)

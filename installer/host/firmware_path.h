@@ -24,6 +24,9 @@ void firmware_path_done(struct firmware_path *s);
 // name: "nvidia/535.261.03/gsp_ga10x.bin". The path below the host's root, caller frees; NULL = the kernel would not
 // find it.
 char *firmware_path_find(const struct root *host, const struct firmware_path *s, const char *name);
+// What is there under this name although the kernel does not take it, as text: "'/lib/firmware/nvidia/...' is empty";
+// NULL = nothing. Caller frees.
+char *firmware_path_unusable(const struct root *host, const struct firmware_path *s, const char *name);
 // Driver versions that have a directory nvidia/VERSION anywhere in the search path, each once.
 void firmware_path_versions(const struct root *host, const struct firmware_path *s, struct strv *ret);
 // For messages: "/lib/firmware/updates, /lib/firmware; the path parameter is unset".

@@ -120,6 +120,29 @@ void preflight_need_record(const struct gpus *gpus, const struct driver_state *d
 	make_need(gpus, driver->version, flavour, gsp_mode_of_words(&words, PARAMETER), ret);
 }
 
+// What is told of a missing file goes behind its name.
+static void add_missing(const struct root *host, const struct firmware_path *search, const char *name, struct strv *ret)
+{
+	auto_str char *unusable = firmware_path_unusable(host, search, name);
+	strv_add(ret, unusable ? str_fmt("%s (%s)", name, unusable) : str_dup(name));
+}
+
+// Where the kernel can be told no other directory, a payload's firmware does not help.
+static int firmware_next(const struct root *host, const struct firmware_path *search, const char *driver,
+			 struct err *err)
+{
+	if (!search->path)
+		return err_next(err,
+				"the kernel looks only there: `sh NVIDIA-Linux-*-%s.run -x`, then `mkdir -p "
+				"/lib/firmware/nvidia; cp -r NVIDIA-Linux-*-%s/firmware /lib/firmware/nvidia/%s`",
+				driver, driver, driver);
+	bool is_debian = root_exists(host, "var/lib/dpkg/status");
+	return err_next(err,
+			"take it from NVIDIA's .run: `kmodsmith pack payload NVIDIA-Linux-*-%s.run --driver %s`, then "
+			"`kmodsmith install` with --export /run/nvidia/driver%s",
+			driver, driver, is_debian ? "; or Debian's firmware-nvidia-gsp" : "");
+}
+
 int preflight_firmware(const struct root *host, const struct firmware_path *search, const struct preflight_need *need,
 		       char **ret_where, struct err *err)
 {
@@ -128,7 +151,7 @@ int preflight_firmware(const struct root *host, const struct firmware_path *sear
 	for (size_t i = 0; i < need->names.count; i++) {
 		char *where = firmware_path_find(host, search, need->names.items[i]);
 		if (!where)
-			strv_add(&missing, str_dup(need->names.items[i]));
+			add_missing(host, search, need->names.items[i], &missing);
 		else if (!first)
 			first = where;
 		else
@@ -137,11 +160,7 @@ int preflight_firmware(const struct root *host, const struct firmware_path *sear
 	if (missing.count) {
 		auto_str char *names = strv_join(&missing, ", "), *places = firmware_path_text(search);
 		err_set(err, E_FIRMWARE, "%s: %s; the kernel would look in %s", names, need->why, places);
-		return err_next(
-			err,
-			"take it from NVIDIA's .run: `kmodsmith pack payload NVIDIA-Linux-*-%s.run --driver %s`, "
-			"then `kmodsmith install` with --export /run/nvidia/driver",
-			need->driver, need->driver);
+		return firmware_next(host, search, need->driver, err);
 	}
 	if (!first)
 		return 0;

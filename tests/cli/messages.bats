@@ -32,7 +32,7 @@ refused() { # CODE TEXT NEXT COMMAND ARGUMENT...: NEXT is somewhere in the next 
 |install --driver 535.261.03 --flavour open|E_NO_PACKAGE|no package of driver 535.261.03 (open) for|--from docker://
 |install --source tree --no-compile|E_NO_PACKAGE|compiling is forbidden: the store has none|leave out --no-compile
 secure-boot|install --source tree|E_SIGNING_REQUIRED|lockdown is integrity|kmodsmith trust enroll --new DIR
-|install --source tree|E_FIRMWARE|nvidia/535.261.03/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)|kmodsmith pack payload ${run/x86_64/*} --driver 535.261.03
+|install --source tree|E_FIRMWARE|nvidia/535.261.03/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)|sh ${run/x86_64/*} -x
 |install --dr|E_USAGE|option '--dr' of 'install' is ambiguous: --driver, --dry-run|kmodsmith install --help
 |install|E_USAGE|nothing says what to install|kmodsmith install VERSION --from docker://HOST/NAME
 |plan|E_USAGE|nothing says what to install|kmodsmith install --source NVIDIA-Linux-x86_64-VERSION.run

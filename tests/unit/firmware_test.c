@@ -85,6 +85,14 @@ static void what_is_not_firmware(void **state)
 	folder_dir(&t, "lib/firmware/updates/" NAME);
 	assert_int_equal(firmware_path(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
 	assert_null(firmware_path_find(&t.root, &s, NAME));
+	auto_str char *unusable = firmware_path_unusable(&t.root, &s, NAME), *none = NULL;
+	assert_string_equal(unusable, "'/lib/firmware/updates/" NAME "' is no regular file");
+	assert_int_equal(root_rmtree(&t.root, "lib/firmware/updates", &err), 1);
+	free(TAKE(unusable));
+	unusable = firmware_path_unusable(&t.root, &s, NAME);
+	assert_string_equal(unusable, "'/lib/firmware/" NAME "' is empty");
+	none = firmware_path_unusable(&t.root, &s, "nvidia/1/gsp.bin");
+	assert_null(none);
 	assert_null(s.path);
 	assert_false(s.is_path_writable);
 }

@@ -152,6 +152,39 @@ static void missing_firmware_is_named(void **state) // R-P6
 	assert_string_equal(where, "/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin");
 }
 
+// The next step leads somewhere on this machine.
+static void the_way_to_the_firmware(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *row, *file, *text, *next;
+	} cases[] = {
+		{ "by a payload", "sys/module/firmware_class/parameters/path", "", "`kmodsmith pack payload NVIDIA" },
+		{ "no path parameter", "proc/version", "x", "cp -r NVIDIA-Linux-*-535.261.03/firmware /lib/firmware" },
+		{ "Debian's package", "var/lib/dpkg/status", "x", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		auto_folder struct folder t;
+		struct err err = { 0 };
+		struct gpu gpu = { .address = "0000:40:00.0", .device = H100, .class = COMPUTE };
+		struct gpus gpus = { &gpu, 1 };
+		auto_firmware_path struct firmware_path s = { 0 };
+		auto_preflight_need struct preflight_need need = { 0 };
+		auto_str char *where = NULL;
+		folder_make(&t);
+		tempdir_write(&t, cases[i].file, cases[i].text);
+		if (!cases[i].next)
+			tempdir_write(&t, "sys/module/firmware_class/parameters/path", "");
+		tempdir_write(&t, "lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "");
+		assert_int_equal(firmware_path(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
+		preflight_need_make(&gpus, "535.261.03", OPEN, NULL, &need);
+		expect(preflight_firmware(&t.root, &s, &need, &where, &err) < 0, cases[i].row);
+		expect(strstr(err.next, cases[i].next ? cases[i].next : "or Debian's firmware-nvidia-gsp"), err.next);
+		expect(strstr(err.text, "gsp_ga10x.bin ('/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin' is empty): "),
+		       err.text);
+	}
+}
+
 static void rights_are_named(void **state)
 {
 	(void)state;
@@ -203,6 +236,7 @@ int main(void)
 		cmocka_unit_test(loaded_and_recorded_drivers_need_the_same),
 		cmocka_unit_test(passed_through_gpus_need_no_firmware),
 		cmocka_unit_test(missing_firmware_is_named),
+		cmocka_unit_test(the_way_to_the_firmware),
 		cmocka_unit_test(rights_are_named),
 		cmocka_unit_test(room_in_bytes),
 	};
