@@ -52,6 +52,8 @@ static void invalid_lists(void **state)
 		{ "[]", "items: must be a list of at most 20000 nodes" },
 		{ "{}", "items: must be a list" },
 		{ "{'items':{}}", "items: must be a list" },
+		{ "{'metadata':{'resourceVersion':''}}", "items: must be a list" },
+		{ "{'metadata':{'name':'a'}}", "items[0]: metadata: must have a name and a uid" },
 		{ "{'items':[" NODE("a", "1") ",{}]}", "items[1]: metadata: must have a name and a uid" },
 		{ "{'items':[" NODE("", "1") "]}", "items[0]: metadata: must have a name and a uid" },
 		{ "{'items':[" NODE("a", "") "]}", "items[0]: metadata: must have a name and a uid" },
@@ -68,6 +70,20 @@ static void invalid_lists(void **state)
 		expect(strstr(err.text, rows[i].error), err.text);
 		expect(!r.count && !r.nodes, rows[i].text);
 	}
+}
+
+// As `kubectl get node NAME -o json` writes it.
+static void a_node_alone(void **state)
+{
+	(void)state;
+	auto_node_list struct node_list r = { 0 };
+	struct err err = { 0 };
+	expect(read_list("{'kind':'Node','spec':{'unschedulable':true},'metadata':{'name':'a','uid':'1'}}", &r, &err) ==
+		       0,
+	       err.text);
+	assert_int_equal(r.count, 1);
+	assert_string_equal(r.nodes[0].name, "a");
+	assert_true(r.nodes[0].facts.is_unschedulable);
 }
 
 static void the_longest_list(void **state)
@@ -193,9 +209,13 @@ static void driver_daemonsets_match_by_selector(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(invalid_lists),          cmocka_unit_test(the_longest_list),
-		cmocka_unit_test(fields_of_a_node),       cmocka_unit_test(an_invalid_state_is_unknown),
-		cmocka_unit_test(ready_by_the_condition), cmocka_unit_test(driver_daemonsets_match_by_selector),
+		cmocka_unit_test(invalid_lists),
+		cmocka_unit_test(a_node_alone),
+		cmocka_unit_test(the_longest_list),
+		cmocka_unit_test(fields_of_a_node),
+		cmocka_unit_test(an_invalid_state_is_unknown),
+		cmocka_unit_test(ready_by_the_condition),
+		cmocka_unit_test(driver_daemonsets_match_by_selector),
 	};
 	return cmocka_run_group_tests_name("roster", tests, NULL, NULL);
 }

@@ -126,7 +126,8 @@ static void begin_list(const struct policy *policy, struct list_reader *r)
 {
 	auto_strv struct strv record = { 0 };
 	node_list_record(policy, "", &record);
-	const struct json_stream_table table = { .list = "items", .record = (const char *const *)record.items };
+	const char *const *keys = (const char *const *)record.items;
+	const struct json_stream_table table = { .list = "items", .record = keys, .rest = keys };
 	r->policy = policy;
 	r->stream = json_stream_new(&table, take_node, r);
 }
@@ -168,10 +169,13 @@ static int check_uids(const struct node_list *list, struct err *err)
 static int end_list(struct list_reader *r, struct node_list *ret, struct err *err)
 {
 	struct err why;
-	if (json_stream_end(r->stream, NULL, &why) < 0)
+	auto_json json_t *rest = NULL;
+	if (json_stream_end(r->stream, &rest, &why) < 0)
 		return err_set(err, E_CONFIG, "line %u is not JSON: %s", json_stream_line(r->stream), why.text);
-	if (json_stream_lists(r->stream) != 1)
-		return refuse_list(err);
+	unsigned lists = json_stream_lists(r->stream);
+	bool is_node = !lists && json_is_string(json_object_get(json_object_get(rest, "metadata"), "name"));
+	if (is_node ? take_node(r, rest, err) < 0 : lists != 1) // `kubectl get node NAME` gives no list
+		return is_node ? -1 : refuse_list(err);
 	if (check_uids(&r->list, err) < 0)
 		return -1;
 	*ret = r->list;
