@@ -468,8 +468,13 @@ int plan_make(const struct facts *facts, const struct request *request, const st
 		return -1;
 	// A host that keeps its own driver has its own user space, too. Otherwise modules of one version are useless
 	// with libraries of another (R-E4). Modules that are compiled now are in no export yet.
-	if (!is_host_used && at_hand->payload_why_not)
-		return err_set(err, E_NO_PAYLOAD, "%s", at_hand->payload_why_not);
+	if (!is_host_used && at_hand->payload_why_not) {
+		err_set(err, E_NO_PAYLOAD, "%s", at_hand->payload_why_not);
+		return err_next(err,
+				"`kmodsmith pack payload NVIDIA-Linux-%s-%s.run --driver %s` makes them for this node; "
+				"`kmodsmith push` publishes them beside the package",
+				facts->host.arch, plan.driver, plan.driver);
+	}
 	const char *why = is_host_used || !at_hand->payload ? NULL :
 			  at_hand->export_why               ? at_hand->export_why :
 			  plan_has(&plan, STEP_COMPILE)     ? "the modules are new" :

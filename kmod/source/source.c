@@ -396,11 +396,12 @@ int source_open(const char *path, const char *sha256, const struct root *work, s
 	if (fd < 0)
 		return -1;
 	if ((is_dir ? open_directory(path, sha256, work, &s, err) : open_archive(fd, path, sha256, work, &s, err)) < 0)
-		return err->code != E_ARCHIVE ? -1 :
-						err_next(err,
-							 "`file %.100s` says what it is; fetch it again if it should "
-							 "be NVIDIA's .run or a distribution's source package",
-							 path);
+		return err->code != E_ARCHIVE ?
+			       -1 :
+			       err_next(err,
+					"pass NVIDIA's .run, its directory, or a distribution's source "
+					"or dkms package (.deb, .rpm); `file %.60s` says what it is",
+					path);
 	if (take_cores(&s, work, err) < 0)
 		return err_wrap(err, "'%s'", path);
 	*ret = s;

@@ -63,6 +63,14 @@ static void test_an_error_has_a_next_step_of_its_own_or_that_of_its_code(void **
 	err_next(&err, "type %s", "this");
 	err_set(&err, ENOENT, "open it");
 	assert_string_equal(err_next_step(&err), err_info(E_NOT_FOUND)->next);
+	err_set(&err, ELOOP, "open it");
+	assert_non_null(strstr(err_next_step(&err), "replace the symbolic link"));
+	err_set(&err, ENOTDIR, "open it");
+	assert_non_null(strstr(err_next_step(&err), "a directory is needed"));
+	err_set(&err, EISDIR, "read it");
+	assert_non_null(strstr(err_next_step(&err), "a file is needed"));
+	err_set(&err, EIO, "read it");
+	assert_string_equal(err_next_step(&err), err_info(E_SYSTEM)->next);
 }
 
 // explain and the manual put the cause at the beginning of a line and the command on one of its own.

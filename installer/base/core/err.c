@@ -62,7 +62,18 @@ int err_next(struct err *err, const char *fmt, ...)
 
 const char *err_next_step(const struct err *err)
 {
-	return *err->next ? err->next : err_info(err->code)->next;
+	if (*err->next)
+		return err->next;
+	switch (err->code) { // of E_SYSTEM, what is done about by whoever made the file
+	case ENOTDIR:
+		return "move away what the message names: a directory is needed there";
+	case EISDIR:
+		return "move away the directory that the message names: a file is needed there";
+	case ELOOP:
+		return "replace the symbolic link that the message names: it leads in a circle";
+	default:
+		return err_info(err->code)->next;
+	}
 }
 
 const struct err_info *err_info(int code)
