@@ -42,13 +42,14 @@ job='d["spec"]["jobTemplate"]["spec"]["template"]["spec"]'
 }
 
 @test "deploy: every pod that loads drivers reaches the machine through process 1, and is a shape that the guests' pods have" {
-  local file shape
+  local file shape pod='d["spec"]["template"]["spec"]'
   for file in "${daemonsets[@]}" daemonset-{agent,builder}.yaml; do
     shape=standalone
     [ "$file" != daemonset-unprivileged.yaml ] || shape=unprivileged
-    assert_equal "$(query "$file" 'd["spec"]["template"]["spec"].get("hostPID"), [x for x in ("hostNetwork", "hostIPC", "hostUsers", "shareProcessNamespace") if x in d["spec"]["template"]["spec"]]')" "(True, [])"
+    assert_equal "$(query "$file" "$pod.get('hostPID')")" True
+    assert_equal "$(query "$file" "[x for x in ('hostNetwork', 'hostIPC', 'hostUsers', 'shareProcessNamespace') if x in $pod]")" "[]"
     assert_equal "$(query "$file" "${container}['securityContext']['privileged']")" "$([ $shape = standalone ] && echo True || echo False)"
-    assert_equal "$(query "$file" "' '.join(v['hostPath']['path'] for v in d['spec']['template']['spec']['volumes'] if 'hostPath' in v)")" \
+    assert_equal "$(query "$file" "' '.join(v['hostPath']['path'] for v in $pod['volumes'] if 'hostPath' in v)")" \
       "$(jq -r --arg shape $shape '[.mounts as $m | .shapes[$shape].mounts[] | $m[.][][1]] | join(" ")' "$top/tests/vm/pods/shapes.json")"
   done
 }
