@@ -23,8 +23,7 @@ same_time() { find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$S
 
 # libcurl, libyaml and libmicrohttpd are loaded when they are needed, so that none is among the libraries that the program names.
 deb() {
-  local arch && arch=$(dpkg --print-architecture)
-  local size && size=$(find "$tree" -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }') # for apt's sum
+  local arch size && arch=$(dpkg --print-architecture) && size=$(find "$tree" -type f -printf '%s\n' | awk '{ n += int(($1 + 1023) / 1024) } END { print n }')
   mkdir -p "$tree/DEBIAN" "$work/debian" && echo "Source: kmodsmith" >"$work/debian/control"
   {
     printf '%s: %s\n' Package kmodsmith Version "$version" Architecture "$arch" Section admin Priority optional Installed-Size "$size" Maintainer "kmodsmith <root@localhost>"
