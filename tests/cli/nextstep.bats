@@ -20,7 +20,8 @@ next_step() { printf '%s\n' "${stderr##*kmodsmith: next: }"; }
 # command of the host's own acts on the recorded machine.
 types() { # WORDS [SED]
   local command words
-  command=$(next_step | grep -oE '`[^`]+`' | tr -d '`' | grep -m 1 "^$1") || told | batslib_decorate "nothing to type begins with '$1'" | fail
+  command=$(next_step | grep -oE '`[^`]+`' | tr -d '`' | grep -m 1 "^$1") ||
+    told | batslib_decorate "nothing to type begins with '$1'" | fail
   command=$(sed -E "${2-}" <<<"$command")
   if [ "${command%% *}" = kmodsmith ]; then
     read -ra words <<<"${command#kmodsmith }"
@@ -143,8 +144,7 @@ repeats() {
 
 @test "only open modules are at hand, and the GPU needs the others: a source that has both" {
   host pascal
-  kernel=$(<"$ROOT/proc/sys/kernel/osrelease")
-  tiny_package package "$kernel"
+  tiny_package package "$(<"$ROOT/proc/sys/kernel/osrelease")"
   tiny_source tree
   cp -r tree/kernel-open tree/kernel
   sed -i 's,Dual MIT/GPL,NVIDIA,' tree/kernel/nvidia/nv.c
