@@ -19,7 +19,7 @@ struct store {
 bool store_exists(const struct root *state);
 // E_STORE_CORRUPT: one of its own files is damaged; it stays so.
 int store_check(const struct root *state, struct err *err);
-// Creates the store if needed. Its own files that are damaged are made again, with a warning. Waits for a running garbage collection.
+// Creates the store if needed; own files that are damaged are made again, with a warning. Waits for a collection.
 int store_open(const struct root *state, uint64_t limit, struct store *ret, struct err *err);
 void store_done(struct store *s);
 #define auto_store __attribute__((cleanup(store_done)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mark and the index of the store say nothing that its blobs do not say, too: where one of them lost its content, it
-// is set aside and made again, so that no package has to be fetched, and no node is without its driver. What the blobs
+// The mark and the index of the store say nothing that its blobs do not say: where one of them lost its content, it is
+// set aside and made again, so that no package has to be fetched, and no node is without its driver. What the blobs
 // hold is checked by digest and signature when it is used, like anything else in the store.
 #include "precompiled/oci/layout_view.h"
 #include "precompiled/package/asset.h"

@@ -109,5 +109,5 @@ check() {
     kmodsmith install --driver "$driver" --offline
     assert_equal "$1: $status $(warnings)" "$1: 0 0"
   }
-  each_damage booted install --stage --driver "$driver" --from "oci:$files/package" --insecure-skip-verify
+  each_damage booted install --stage --driver "$driver"
 }

@@ -107,7 +107,7 @@ digest() { # KERNEL: of its manifest
   echo '{"pins":["x"]}' >"$ROOT/var/lib/kmodsmith/roots.json"
   kmodsmith "store gc"
   assert_error E_STORE_CORRUPT roots.json
-  [[ $stderr == *'next: '*'`kmodsmith store verify`'* ]]
+  [[ $stderr == *'next: run '*'kmodsmith store verify'* ]]
   kmodsmith "store verify" --json # what is said next leads on
   assert_status 1
   assert_json '.damage[0].digest' roots.json

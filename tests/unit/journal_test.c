@@ -189,7 +189,7 @@ static void a_target_that_failed_is_remembered_until_it_changes(void **state)
 	assert_string_equal(j.last_good_boot, "boot-9");
 }
 
-// A load that could not end well: as long as the boot lasts, it is known what is loaded, and it may turn out to be good.
+// A load that could not end well: as long as the boot lasts, it is known what is loaded; it may turn out to be good.
 static void what_was_left_loaded_is_remembered(void **state)
 {
 	(void)state;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file in which kmodsmith keeps what it knows: a JSON object. Disks lose content, and what cannot be read says nothing:
-// it is set aside, and counts as absent, but never in silence.
+// A file in which kmodsmith keeps what it knows: a JSON object. Disks lose content, and what cannot be read says
+// nothing: it is set aside, and counts as absent, but never in silence.
 #pragma once
 #include "base/formats/json.h"
 
-// 1 = read, 0 = absent. E_CONFIG: it is damaged: no JSON object, no regular file, a link that leads nowhere, or the disk
-// cannot read it.
+// 1 = read, 0 = absent. E_CONFIG: it is damaged: no JSON object, no regular file, a link that leads nowhere, or the
+// disk cannot read it.
 int state_file_read(const struct root *root, const char *path, json_t **ret, struct err *err);
 // The same, but a damaged one is set aside and counts as absent.
 int state_file_load(const struct root *root, const char *path, json_t **ret, struct err *err);

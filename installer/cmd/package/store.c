@@ -446,8 +446,8 @@ const struct cmd cmd_store_verify = {
 	.help = "read every blob and compare it with its digest",
 	.about = "Damaged blobs are moved to the quarantine directory next to the store, and packages that need them "
 		 "are\n"
-		 "removed; they are built or fetched again when needed. Damaged files of the store itself are set aside\n"
-		 "and made again. Exit status 1 if there was damage.\n\n"
+		 "removed; they are built or fetched again when needed. Damaged files of the store itself\n"
+		 "are set aside and made again. Exit status 1 if there was damage.\n\n"
 		 "  kmodsmith store verify\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
