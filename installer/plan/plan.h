@@ -84,8 +84,9 @@ struct plan {
 
 // Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND,
 // E_HOST_DRIVER, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, and the driver has
-// holders that must not be stopped), E_LOAD (the kernel command line forbids a module), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be
-// loaded, R-C1), E_USAGE (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
+// holders that must not be stopped), E_LOAD (the kernel command line forbids a module), E_NO_PACKAGE,
+// E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1), E_USAGE (nothing says what to
+// install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
 int plan_make(const struct facts *facts, const struct request *request, const struct at_hand *at_hand,
 	      const struct holders *holders, struct plan *ret, struct err *err);
 void plan_done(struct plan *p);

@@ -69,8 +69,8 @@ const char *sim_text(const json_t *object, const char *keys); // "metadata name"
 json_t *sim_at(const json_t *object, const char *keys);
 uint32_t sim_dice(void);
 void sim_compact(struct sim *s); // drops the history: older resourceVersions are expired
-// etcd is restored from a backup, and the API server is started anew: objects and versions are those of that version, and
-// watches end. A watch from a later version hears nothing before that one is reached, like at a real server.
+// etcd is restored from a backup, and the API server is started anew: objects and versions are those of that version,
+// and watches end. A watch from a later version hears nothing before that one is reached, like at a real server.
 uint64_t sim_version(const struct sim *s);
 void sim_restore(struct sim *s, uint64_t version);
 

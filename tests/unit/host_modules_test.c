@@ -30,8 +30,8 @@ static char *read_host(const struct folder *t)
 #define FILE_A "etc/modprobe.d/a.conf"
 #define IN_A " " FILE_A "\n"
 
-// The same of the text of FILE_A, as the static program reads it: of installs the first of a name, of aliases those that
-// are off.
+// The same of the text of FILE_A, as the static program reads it: of installs the first of a name, of aliases those
+// that are off.
 static char *read_text(const char *text)
 {
 	auto_str char *copy = str_dup(text);

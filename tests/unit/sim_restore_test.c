@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// etcd is restored from a backup: objects are as they were some time ago, and resourceVersions go back with them. Whoever
-// compares versions, or watches from one that does not exist any more, hears nothing for hours.
+// etcd is restored from a backup: objects are as they were some time ago, and resourceVersions go back with them.
+// Whoever compares versions, or watches from one that does not exist any more, hears nothing for hours.
 #include "tests/sim/farm_agent.h"
 #include "tests/unit/lawful.h"
 

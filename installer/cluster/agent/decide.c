@@ -157,8 +157,8 @@ static bool is_node_frozen(const struct agent_view *v)
 	enum verb verb = order_of(v)->verb;
 	return is_accepted(v) && v->is_paused && verb != VERB_RESTORE && verb != VERB_VALIDATE;
 }
-// Pods may have come since the drain. The coordinator cordons and drains it again, or leaves it to whoever uncordoned it
-// (T23). A restore brings the node back into service, and goes on.
+// Pods may have come since the drain. The coordinator cordons and drains it again, or leaves it to whoever uncordoned
+// it (T23). A restore brings the node back into service, and goes on.
 static bool is_node_uncordoned(const struct agent_view *v)
 {
 	return is_accepted(v) && order_of(v)->verb == VERB_REPLACE && !v->is_cordoned;

@@ -27,8 +27,8 @@ int lease_read(struct lease *l, struct err *err); // 1 = read, 0 = there is none
 void lease_saw(struct lease *l, json_t *lease);
 bool lease_is_free(const struct lease *l);
 enum lease_hold { LEASE_TAKE, LEASE_KEEP, LEASE_LEAVE };
-// notes: the new annotations, taken; others are removed. 1 = written, 0 = another writer was faster. If it changed and is
-// still ours, either the answer to a write was lost, or etcd was restored from a backup, and every version that is known
-// is of a history that is gone: counted in resets, and LEASE_KEEP leaves the annotations as they are.
+// notes: the new annotations, taken; others are removed. 1 = written, 0 = another writer was faster. If it changed and
+// is still ours, either the answer to a write was lost, or etcd was restored from a backup, and every version that is
+// known is of a history that is gone: counted in resets, and LEASE_KEEP leaves the annotations as they are.
 int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err);
 const char *lease_note(const struct lease *l, const char *key); // borrowed; NULL = absent

@@ -140,8 +140,8 @@ enum reason_code transition_rests(const struct view *v)
 }
 
 // Repaired by hand or by a reboot: the agent reports the loaded driver as healthy; or it has the target, and was silent
-// since it was ordered to load or validate it. It still has to be validated, with a slot, like everything that ends in an
-// uncordon.
+// since it was ordered to load or validate it. It still has to be validated, with a slot, like everything that ends in
+// an uncordon.
 bool rule_is_provable(const struct view *v)
 {
 	enum { RECOVERIES = 3, TIRED_S = 6 * 60 * 60 };

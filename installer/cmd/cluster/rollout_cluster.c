@@ -57,8 +57,8 @@ static void plan(struct seen *s)
 	scheduler_plan(&s->cluster, &s->slots);
 }
 
-// Why no node is begun, whatever else is in the way, and since when and by whom, as far as that was noted; NULL = it is not
-// paused. Caller frees.
+// Why no node is begun, whatever else is in the way, and since when and by whom, as far as that was noted; NULL = it
+// is not paused. Caller frees.
 static char *pause_text(const struct coordinator *c)
 {
 	time_t since;

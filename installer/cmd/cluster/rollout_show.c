@@ -126,8 +126,8 @@ static void show_times(const struct view *v)
 		       v->pool->drain_attempts);
 }
 
-// What to do about this node, in the order in which it works: a retry waits for the end of a halt and of a pause. Caller
-// frees.
+// What to do about this node, in the order in which it works: a retry waits for the end of a halt and of a pause.
+// Caller frees.
 static char *steps_text(const struct cluster *c, const struct view *v, enum reason_code why)
 {
 	enum node_phase phase = v->m->record.phase;
