@@ -50,8 +50,7 @@ char *gpu_support_text(const struct gpus *gpus);
 // E_UNSUPPORTED_GPU  this driver version supports none of the GPUs
 // E_MIXED_GPUS       some are supported and others not, or no single flavour supports all (auto only)
 // E_FLAVOUR          the flavour that would support all of them is not available (auto), or the requested one is not,
-// or
-//                    supports none of the GPUs while the other one would
+//                    or supports none of the GPUs while the other one would
 // E_USAGE            driver_version is not a version
 // Each error names the devices: "0000:40:00.0 10de:1db6 Volta". Without GPUs, or with NULL, the default of the branch
 // is chosen. ret_why: one line for the plan and the log, which the caller frees; may be NULL.

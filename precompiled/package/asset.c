@@ -8,71 +8,9 @@
 
 static const char FORMAT[] = "1", LABEL_FORMAT[] = "io.kmodsmith.format";
 
-const struct asset_kind ASSET_HEADERS = { "headers", "application/vnd.kmodsmith.kernel-headers.v1" };
-const struct asset_kind ASSET_PAYLOAD = { "payload", "application/vnd.kmodsmith.payload.v1" };
-const struct asset_kind ASSET_CORE = { "core", "application/vnd.kmodsmith.core.v1" };
-const struct asset_kind ASSET_BUILDER = { "builder", "application/vnd.kmodsmith.builder.v1" };
-
-// One table for writing and comparing.
-static const struct {
-	const char *label, *what;
-	size_t offset;
-	enum { EXACT, IF_KNOWN, NOTE } compared;
-} fields[] = {
-	{ "io.kmodsmith.driver", "driver version", offsetof(struct asset_key, driver), EXACT },
-	{ "io.kmodsmith.kernel.release", "kernel release", offsetof(struct asset_key, release), EXACT },
-	{ "io.kmodsmith.arch", "architecture", offsetof(struct asset_key, arch), EXACT },
-	{ "io.kmodsmith.modules", "module", offsetof(struct asset_key, module), EXACT },
-	{ "io.kmodsmith.core", "key of the core", offsetof(struct asset_key, core), EXACT },
-	{ "io.kmodsmith.compiler", "compiler", offsetof(struct asset_key, compiler), IF_KNOWN },
-	{ "io.kmodsmith.kernel.build-id", "kernel build id", offsetof(struct asset_key, build_id), IF_KNOWN },
-	{ "io.kmodsmith.distro", "distribution", offsetof(struct asset_key, distro), NOTE },
-};
-
 static const char *asset_key_field(const struct asset_key *key, size_t i)
 {
-	return *(const char *const *)((const char *)key + fields[i].offset);
-}
-
-char *asset_tag(const struct asset_key *key)
-{
-	enum { CORE_DIGITS = 16 };
-	if (key->tag)
-		return str_dup(key->tag);
-	if (key->core) { // several of one driver version, by compiler and by content of the release
-		auto_str char *name = str_fmt("%s-%s-%s-%.*s-%s", key->kind->name, key->driver, key->module,
-					      CORE_DIGITS, key->core, key->arch);
-		return oci_tag(name);
-	}
-	const char *of = key->driver ? key->driver : key->release ? key->release : key->compiler;
-	auto_str char *name = str_fmt("%s%s%s%s-%s", key->kind->name, key->digest ? "-pinned" : "", of ? "-" : "",
-				      of ? of : "", key->arch);
-	return oci_tag(name);
-}
-
-char *asset_tag_of(const struct oci_manifest *m)
-{
-	static const struct asset_kind *const kinds[] = { &ASSET_HEADERS, &ASSET_PAYLOAD, &ASSET_BUILDER, &ASSET_CORE };
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		struct asset_key key = { .kind = kinds[i] };
-		if (!str_eq(m->artifact_type, kinds[i]->type))
-			continue;
-		for (size_t k = 0; k < ARRAY_SIZE(fields); k++)
-			*(const char **)((char *)&key + fields[k].offset) =
-				json_string_value(json_object_get(m->annotations, fields[k].label));
-		bool is_whole = key.arch && (key.core ? key.driver && key.module : true);
-		return is_whole ? asset_tag(&key) : NULL;
-	}
-	return NULL;
-}
-
-bool asset_parse_pin(const char *text, char **ret_name, char ret_hex[DIGEST_HEX + 1])
-{
-	const char *at = strrchr(text, '@');
-	if (at == text || !oci_digest_parse(at ? at + 1 : text, ret_hex))
-		return false;
-	*ret_name = at ? str_ndup(text, (size_t)(at - text)) : NULL;
-	return true;
+	return *(const char *const *)((const char *)key + asset_fields[i].offset);
 }
 
 // Where it is looked for: a builder with one compiler before one with several.
@@ -88,9 +26,9 @@ static void list_asset_tags(const struct asset_key *want, struct strv *ret)
 static json_t *asset_labels(const struct asset_key *key)
 {
 	json_t *ret = json_object();
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+	for (size_t i = 0; i < ASSET_FIELDS; i++)
 		if (asset_key_field(key, i))
-			json_object_set_new(ret, fields[i].label, json_text(asset_key_field(key, i)));
+			json_object_set_new(ret, asset_fields[i].label, json_text(asset_key_field(key, i)));
 	return ret;
 }
 
@@ -130,13 +68,13 @@ static int compare_labels(const struct asset_key *want, const json_t *has, char 
 		*ret_why = str_fmt("its configuration does not have format %s", FORMAT);
 		return 0;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		const char *value = json_string_value(json_object_get(has, fields[i].label)),
+	for (size_t i = 0; i < ASSET_FIELDS; i++) {
+		const char *value = json_string_value(json_object_get(has, asset_fields[i].label)),
 			   *wanted = asset_key_field(want, i);
-		if (fields[i].compared == NOTE || !wanted || str_eq(value, wanted) ||
-		    (!value && fields[i].compared == IF_KNOWN))
+		if (asset_fields[i].compared == ASSET_NOTE || !wanted || str_eq(value, wanted) ||
+		    (!value && asset_fields[i].compared == ASSET_IF_KNOWN))
 			continue;
-		*ret_why = str_fmt("%s is %s, wanted %s", fields[i].what, value ? value : "not stated", wanted);
+		*ret_why = str_fmt("%s is %s, wanted %s", asset_fields[i].what, value ? value : "not stated", wanted);
 		return 0;
 	}
 	return 1;

@@ -3,7 +3,7 @@
 // set aside and made again, so that no package has to be fetched, and no node is without its driver. What the blobs
 // hold is checked by digest and signature when it is used, like anything else in the store.
 #include "precompiled/oci/layout_view.h"
-#include "precompiled/package/asset.h"
+#include "precompiled/package/asset_key.h"
 #include "precompiled/package/package.h"
 #include "precompiled/store/store_internal.h"
 

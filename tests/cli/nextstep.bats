@@ -226,7 +226,7 @@ repeats() {
   KMODSMITH_CONFIG=$PWD/conf does holders
   assert_error E_CONFIG "line 1: unknown key 'drivr'; did you mean 'driver'?"
   [[ $(next_step) == "correct the line"* ]] || told | fail
-  sed -i 1s/drivr/driver/ conf
+  echo 'driver = 1' >conf
   KMODSMITH_CONFIG=$PWD/conf repeats
   KMODSMITH_FROMM=oci:x does holders
   assert_error E_CONFIG "did you mean 'KMODSMITH_FROM'?"

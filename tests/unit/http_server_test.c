@@ -275,7 +275,7 @@ static void whence_they_ask(void **state)
 	unsigned asked = 0;
 	struct err err = { 0 };
 	auto_http_server struct http_server *s = NULL;
-	const struct http_server_options o = { .listen = ":0", .answer = page, .ctx = &asked };
+	const struct http_server_options o = { .listen = ":0", .answer = page, .ctx = &asked, .head_ms = LONG_MS };
 	expect(http_server_open(&o, &s, &err) == 0 && http_server_start(s, &err) == 0, err.text);
 	auto_str char *url = http_server_url(s), *v4 = NULL, *v6 = NULL;
 	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };

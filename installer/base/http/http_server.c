@@ -36,7 +36,7 @@ static void *mhd_file; // dlsym() finds in it what its own libraries have, too
 
 // Room for a Prometheus server or two, a kubelet and curious people. Long before there is none the oldest connection
 // ends: whoever asks has its answer within moments, and only who asks nothing grows old.
-enum { CONNECTIONS = 64, CROWD = 48, OF_ONE_ADDRESS = 8, HEAD_MS = 15000, WHOLE = 4 /* times as long for all of it */ };
+enum { CONNECTIONS = 64, CROWD = 48, OF_ONE_ADDRESS = 8, WHOLE = 4 /* times as long for all of it */ };
 
 struct client {              // a connection
 	struct client *next; // a younger one
@@ -321,11 +321,6 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *connection, cons
 	return reply(connection, &a);
 }
 
-static unsigned head_ms(const struct http_server *s)
-{
-	return s->o.head_ms ? s->o.head_ms : HEAD_MS;
-}
-
 static int start_daemon(struct http_server *s, const char *certificate, const char *key, struct MHD_Daemon **ret,
 			struct err *err)
 {
@@ -336,7 +331,7 @@ static int start_daemon(struct http_server *s, const char *certificate, const ch
 	struct MHD_OptionItem options[OPTIONS_MOST] = {
 		{ MHD_OPTION_LISTEN_SOCKET, fd, NULL },
 		{ MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, NULL },
-		{ MHD_OPTION_CONNECTION_TIMEOUT, (head_ms(s) + 999) / 1000, NULL }, // without a byte
+		{ MHD_OPTION_CONNECTION_TIMEOUT, (s->o.head_ms + 999) / 1000, NULL }, // without a byte
 		{ MHD_OPTION_CONNECTION_MEMORY_LIMIT, BUFFER, NULL },
 		{ MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s },
 	};
@@ -404,7 +399,7 @@ int http_server_renew(struct http_server *s, const char *certificate, const char
 
 void http_server_tidy(struct http_server *s)
 {
-	long now = clock_ms(), head = head_ms(s);
+	long now = clock_ms(), head = s->o.head_ms;
 	pthread_mutex_lock(&s->listing);
 	for (struct client *c = s->clients; c; c = c->next)
 		if (!c->is_over && now - c->since_ms >= (c->has_asked ? WHOLE * head : head))

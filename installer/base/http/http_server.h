@@ -23,7 +23,7 @@ struct http_server_options {
 	const char *certificate, *key; // PEM texts; NULL = no TLS
 	void (*answer)(void *ctx, const struct http_server_request *request, struct http_server_answer *ret);
 	void *ctx;
-	unsigned head_ms; // in which the head of a request is whole; 0 = 15000
+	unsigned head_ms; // in which the head of a request is whole
 };
 
 struct http_server;

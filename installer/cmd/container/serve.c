@@ -371,7 +371,8 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 					       .certificate = tls.certificate,
 					       .key = tls.key,
 					       .answer = answer,
-					       .ctx = &s };
+					       .ctx = &s,
+					       .head_ms = 15000 };
 	if (http_server_open(&o, &server, err) < 0 || (!s.machine.is_recorded && caps_leave(err) < 0))
 		return -1;
 	service_block(&blocked);
