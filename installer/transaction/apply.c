@@ -2,6 +2,7 @@
 #include "transaction/transaction_internal.h"
 
 #include "devices/cdi_spec_file.h"
+#include "journal/loaded_params.h"
 #include "status/status_file.h"
 #include "transaction/unload.h"
 
@@ -235,11 +236,21 @@ static void undo_change(struct transaction *r, size_t failed, struct err *err)
 	write_journal(r);
 }
 
+// What is loaded now, of the plan. An optional module that failed in an earlier run of this boot is not.
+static void loaded_target(const struct transaction *r, const char *digest, struct driver_state *ret)
+{
+	const struct plan *p = r->a->plan;
+	plan_target(p, r->a->request, digest, r->a->facts->host.build_id, ret);
+	for (size_t i = 0; i < p->optional.count; i++)
+		if (!modules_find(&r->now.loaded, p->optional.items[i]))
+			driver_state_drop(ret, p->optional.items[i]);
+}
+
 // Whether the kernel has what was meant, parameters included; else the request is another one now.
 static bool is_loaded_as_meant(const struct transaction *r, const struct driver_state *meant)
 {
 	auto_driver_state struct driver_state found = { 0 };
-	plan_target(r->a->plan, r->a->request, meant->digest, r->a->facts->host.build_id, &found);
+	loaded_target(r, meant->digest, &found);
 	return meant->version && driver_state_same(&found, meant);
 }
 
@@ -258,13 +269,17 @@ static bool is_adopted_anew(struct transaction *r)
 		journal_succeeded(j);
 		return true;
 	}
+	// The journal of this boot knows better how it was loaded.
+	if (loaded_params_record(j, r->a->facts->host.boot_id, r->a->plan->driver,
+				 module_type_name(r->a->plan->flavour)))
+		return false;
 	if (j->state != JOURNAL_IDLE || !p || !acquire_has_store(o) || !plan_has(r->a->plan, STEP_ADOPT) ||
 	    is_loaded_as_meant(r, &j->last_good))
 		return false;
 	const struct package_want want = { .digest = p->manifest.digest };
 	if (package_find(&o->store.layout, &want, &stored, NULL, &ignored) <= 0)
 		return false;
-	plan_target(r->a->plan, r->a->request, p->manifest.digest, r->a->facts->host.build_id, &found);
+	loaded_target(r, p->manifest.digest, &found);
 	journal_adopted(j, &found);
 	return true;
 }

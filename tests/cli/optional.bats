@@ -54,10 +54,12 @@ misfit() {
   assert_status 0
   rm "$ROOT/.sys-calls"
   snapshot
+  loaded=$(jq -c '[.["last-good", "last-good-boot"]]' "$ROOT/var/lib/kmodsmith/journal")
   kmodsmith install --driver 535.261.03 --json
   assert_status 0
   assert_json .plan.outcome adopt
   assert_equal "$(calls)" ""
+  assert_equal "$(jq -c '[.["last-good", "last-good-boot"]]' "$ROOT/var/lib/kmodsmith/journal")" "$loaded" # as it was loaded
   assert_unchanged
 }
 
