@@ -347,9 +347,12 @@ int store_find_reused(const struct store *s, const struct package_want *want, st
 	struct package_want other = *want;
 	if (store_roots(s, &roots, err) < 0 && err->code != E_STORE_CORRUPT) // damaged: the next writer says so
 		return -1;
-	other.digest = store_roots_reuse(&roots, want->release, want->build_id);
+	const char *hex = store_roots_reuse(&roots, want->release, want->build_id);
+	if (!hex || (want->digest && !str_eq(want->digest, hex)))
+		return 0;
+	other.digest = hex;
 	other.release = other.build_id = NULL;
-	return other.digest ? package_find(&s->layout, &other, ret, NULL, err) : 0;
+	return package_find(&s->layout, &other, ret, NULL, err);
 }
 
 int store_find(const struct store *s, const struct package_want *want, struct package *ret, struct err *err)

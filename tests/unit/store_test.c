@@ -87,6 +87,9 @@ static void reuses(void **state)
 	assert_null(store_roots_reuse(&r, "6.9", NULL));
 	assert_int_equal(store_find(&s.store, &want, &taken, &err), 1);
 	assert_string_equal(taken.manifest.digest, s.hex[0]);
+	want.digest = s.hex[1]; // that one and no other
+	assert_int_equal(store_find_reused(&s.store, &want, &none, &err), 0);
+	want.digest = NULL;
 	want.build_id = BUILD_B;
 	assert_int_equal(store_find(&s.store, &want, &none, &err), 0);
 	want.release = "6.1";
