@@ -106,7 +106,9 @@ static int check_attributes(const struct transaction *r, struct err *err)
 	const struct apply *a = r->a;
 	struct unbind_work w = unbind_work(r);
 	struct driver_root_request request = export_of_plan(r);
-	if (plan_has(a->plan, STEP_UNBIND) && unbind_check(&w, &a->facts->gpus, err) < 0)
+	auto_served_gpus struct gpus served = { 0 };
+	gpu_support_served(&a->facts->gpus, a->plan->driver, a->plan->flavour, &served);
+	if (plan_has(a->plan, STEP_UNBIND) && unbind_check(&w, &served, err) < 0)
 		return -1;
 	return plan_has(a->plan, STEP_EXPORT) ? driver_root_check_firmware_path(a->export, &request, err) : 0;
 }
