@@ -43,8 +43,10 @@ int attribute_check(const struct root *host, const struct root *kern, const char
 	const struct root *root = attribute_root(host, kern, path);
 	struct err why;
 	auto_fd int fd = root_open(root, path, O_WRONLY, &why);
+	if (fd >= 0)
+		return 0;
 	errno = why.code;
-	return fd < 0 ? attribute_refused(root, path, err) : 0;
+	return attribute_refused(root, path, err);
 }
 
 int attribute_set(const struct sys *sys, const struct root *host, const struct root *kern, const char *path,
