@@ -265,8 +265,10 @@ static bool parse_boolean(const char *s, bool *ret)
 // kstrtoll() and kstrtoull() in one: a sign, then a number in any base of C.
 static bool parse_integer(const char *s, bool *ret_negative, uint64_t *ret)
 {
-	bool has_sign = s && (*s == '-' || *s == '+');
-	if (!str_u64(s ? s + has_sign : NULL, 0, ret) || !isdigit((unsigned char)s[has_sign]))
+	if (!s)
+		return false;
+	bool has_sign = *s == '-' || *s == '+';
+	if (!str_u64(s + has_sign, 0, ret) || !isdigit((unsigned char)s[has_sign]))
 		return false;
 	*ret_negative = *s == '-' && *ret;
 	return true;
