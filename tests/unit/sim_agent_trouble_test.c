@@ -3,6 +3,8 @@
 // continues by itself. Here something else is in the place of its files; for a full disk see sim_agent_disk_test.c.
 #include "tests/unit/agent_fixture.h"
 
+#include <limits.h>
+
 static void block(struct fixture *s, const char *path)
 {
 	folder_dir(&s->folder, path);
@@ -143,6 +145,9 @@ static void an_unreadable_state_prevents_the_start(void **state)
 {
 	(void)state;
 	static const char *const files[] = { "agent/journal.json", "agent/self.json" };
+	char name[NAME_MAX + 2] = "";
+	struct stat st;
+	memset(name, 'x', sizeof(name) - 1);
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		struct fixture s;
 		struct agent a;
@@ -150,9 +155,9 @@ static void an_unreadable_state_prevents_the_start(void **state)
 		fixture_begin(&s);
 		fixture_run(&s, 1000);
 		unblock(&s, files[i]);
-		block(&s, files[i]);
-		expect(agent_open(&s.site, &a, &err) == -1, files[i]);
-		expect(root_exists(&s.folder.root, files[i]), files[i]);
+		assert_int_equal(symlinkat(name, s.folder.root.fd, files[i]), 0);
+		expect(agent_open(&s.site, &a, &err) == -1 && err.code == ENAMETOOLONG, files[i]);
+		expect(root_stat(&s.folder.root, files[i], &st, &err) == 1 && S_ISLNK(st.st_mode), files[i]);
 		fixture_end(&s);
 	}
 }
