@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/statvfs.h>
 
 #define PAYLOAD_FIRMWARE DRIVER_ROOT_PAYLOADS "/%s/" DRIVER_ROOT_FIRMWARE "/%s" // digest, file
 static const char FIRMWARE[] = DRIVER_ROOT_FIRMWARE, SETTING[] = "sys/module/firmware_class/parameters/path";
@@ -121,6 +122,17 @@ static bool lacks_program(const struct driver_root *e, const struct root *payloa
 	return !root_exists(payload, DRIVER_ROOT_PROGRAM) && root_exists(e->kern, DRIVER_ROOT_PROGRAM);
 }
 
+// Else a start would export anew for it, and lack it again.
+static bool has_room_for_program(const struct driver_root *e, const struct root *payload)
+{
+	struct err ignored;
+	struct stat st;
+	struct statvfs fs;
+	auto_fd int fd = root_open(e->kern, DRIVER_ROOT_PROGRAM, O_RDONLY, &ignored);
+	return fd >= 0 && fstat(fd, &st) == 0 && fstatvfs(payload->fd, &fs) == 0 && !(fs.f_flag & ST_RDONLY) &&
+	       fs.f_bavail > (uint64_t)st.st_size / fs.f_frsize;
+}
+
 // In the payload's tree, because it is exported read-only. A driver without it is better than none.
 static void add_program(const struct driver_root *e, const struct root *payload)
 {
@@ -155,7 +167,7 @@ int driver_root_check(struct driver_root *e, const struct driver_root_request *r
 	auto_str char *sources = *e->sources ? str_fmt(DRIVER_ROOT_SOURCES "/%s", e->sources) : NULL;
 	if (sources && !root_exists(e->state, sources))
 		*ret_why = str_dup("it lacks the sources for this kernel");
-	else if (lacks_program(e, &w.payload))
+	else if (lacks_program(e, &w.payload) && has_room_for_program(e, &w.payload))
 		*ret_why = str_dup("it lacks the program for the hooks of containers");
 	if (*ret_why)
 		return 0;

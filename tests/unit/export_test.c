@@ -463,6 +463,10 @@ static void test_starts(void **state)
 	tempdir_write(&folder, "machine/" DRIVER_ROOT_PROGRAM,
 		      "static"); // as a pod's image has it, and this payload not
 	expect_look(&e, &b, "it lacks the program for the hooks of containers");
+	auto_str char *program = str_fmt("%s/machine/" DRIVER_ROOT_PROGRAM, folder.path);
+	assert_int_equal(truncate(program, 1LL << 43), 0); // no disk has room for it
+	expect_look(&e, &b, NULL);
+	assert_int_equal(truncate(program, (off_t)strlen("static")), 0);
 	begin(&e, &machine, &data);
 	switch_to(&e, &b);
 	settle(&e);
