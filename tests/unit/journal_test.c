@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-E1, R-F3: what a node remembers of its changes, across writing, reading and boots.
+#include "base/process/state_file.h"
 #include "journal/loaded_params.h"
 #include "journal/state_dir.h"
 #include "plan/plan.h"
@@ -370,6 +371,26 @@ static void a_bad_target_is_tried_when_there_is_nothing_to_lose(void **state)
 	}
 }
 
+// Of what the disk cannot read nobody knows that it is damaged; a file that is none is set aside.
+static void an_unreadable_file_stays(void **state)
+{
+	(void)state;
+	struct err err;
+	struct stat st;
+	struct folder folder;
+	auto_json json_t *json = NULL;
+	auto_root struct root process = ROOT_NONE;
+	folder_make(&folder);
+	assert_int_equal(root_init(&process, "/proc/self", &err), 0);
+	assert_int_equal(state_file_read(&process, "mem", &json, &err), -1); // nothing is mapped at its beginning
+	assert_int_equal(err.code, EIO);
+	assert_int_equal(state_file_load(&process, "mem", &json, &err), 0);
+	assert_int_equal(symlinkat("nowhere", folder.root.fd, "link"), 0);
+	assert_int_equal(state_file_load(&folder.root, "link", &json, &err), 0);
+	assert_int_equal(root_stat(&folder.root, "link.damaged", &st, &err), 1);
+	folder_done(&folder);
+}
+
 static void removed_parameters_are_named(void **state)
 {
 	(void)state;
@@ -405,6 +426,7 @@ int main(void)
 		cmocka_unit_test(a_wedge_ends_with_the_boot),
 		cmocka_unit_test(two_boots_stuck_in_a_load_are_a_loop),
 		cmocka_unit_test(a_bad_target_is_tried_when_there_is_nothing_to_lose),
+		cmocka_unit_test(an_unreadable_file_stays),
 		cmocka_unit_test(removed_parameters_are_named),
 	};
 	return cmocka_run_group_tests_name("journal", tests, NULL, NULL);

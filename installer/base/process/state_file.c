@@ -7,7 +7,7 @@
 
 static bool is_damage(int code)
 {
-	static const int codes[] = { E_CONFIG, EISDIR, EINVAL, ELOOP, ENXIO, EIO };
+	static const int codes[] = { E_CONFIG, EISDIR, EINVAL, ELOOP, ENXIO };
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
 		if (code == codes[i])
 			return true;
@@ -23,6 +23,8 @@ int state_file_read(const struct root *root, const char *path, json_t **ret, str
 		return is_damage(err->code) ? err_code(err, E_CONFIG) : -1;
 	if (r == 0 && root_stat(root, path, &st, err) <= 0)
 		return 0;
+	if (r == 0 && !S_ISLNK(st.st_mode)) // written just now
+		return state_file_read(root, path, ret, err);
 	if (!json_is_object(json))
 		return err_set(err, E_CONFIG, "'%s/%s' %s", root->name, path,
 			       r == 0 ? "is a link that leads nowhere" : "is not a JSON object");
@@ -43,8 +45,11 @@ void state_file_set_aside(const struct root *root, const char *path, const char 
 int state_file_load(const struct root *root, const char *path, json_t **ret, struct err *err)
 {
 	int r = state_file_read(root, path, ret, err);
-	if (r >= 0 || err->code != E_CONFIG)
+	if (r >= 0 || (err->code != E_CONFIG && err->code != EIO))
 		return r;
-	state_file_set_aside(root, path, err->text);
+	if (err->code == EIO) // another read may succeed
+		log_warn("%s; what it says is unknown, and it stays there", err->text);
+	else
+		state_file_set_aside(root, path, err->text);
 	return 0;
 }
