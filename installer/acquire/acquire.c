@@ -367,9 +367,14 @@ int acquire_peek(struct acquire *o, struct package *ret, struct err *err)
 	}
 	if (!o->found.candidate.package.count || !str_starts(o->fetch.from->items[o->found.source], "oci:"))
 		return 0;
-	if (scratch_make(o->fetch.state, "peek", &work, err) < 0 || layout_make(&work.root, &copy, err) < 0 ||
-	    fetch_take(&o->fetch, &o->want, &o->found, &copy, err) < 0)
+	// Of this source alone: a damaged one is not a reason to download.
+	const struct strv asked = { .items = o->fetch.from->items, .count = o->found.source + 1 };
+	struct fetch fetch = o->fetch;
+	fetch.from = &asked;
+	if (scratch_make(o->fetch.state, "peek", &work, err) < 0 || layout_make(&work.root, &copy, err) < 0)
 		return -1;
+	if (fetch_take(&fetch, &o->want, &o->found, &copy, err) < 0)
+		return asked.count < o->fetch.from->count ? 0 : -1;
 	package_move(&o->found.candidate.package, ret);
 	return 1;
 }
