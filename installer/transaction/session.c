@@ -408,7 +408,7 @@ static int make_plan(struct session *s, struct err *err)
 {
 	if (plan_make(&s->facts, &s->plan_request, &s->at_hand, NULL, &s->plan, err) < 0)
 		return -1;
-	if (!plan_has(&s->plan, STEP_UNLOAD))
+	if (!plan_has(&s->plan, STEP_UNLOAD) || s->request->is_stage)
 		return 0;
 	plan_done(&s->plan);
 	if (holders_find(s->request->kern, &s->facts.loaded, &s->holders, err) < 0 ||

@@ -37,6 +37,7 @@ struct session_request {                                     // borrowed, until 
 	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // see struct apply
 	bool is_compile_forbidden, is_unproven_allowed, is_rt_allowed, is_cache_off, is_retry;
 	bool has_daemons;      // the driver's daemons will be started
+	bool is_stage;         // the driver stays, whoever uses it
 	const char *trust_dir; // trusted keys for a recovery before the repositories were opened; see trust_now()
 	bool is_unverified;
 	struct progress progress; // copied

@@ -37,6 +37,12 @@ stage() { kmodsmith install --stage --driver 535.261.03 --insecure-skip-verify "
   printf '77 (job) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1000 0\n' >"$ROOT/proc/77/stat"
   layout "$package" "$kernel" --driver 535.216.03
   tiny_firmware 535.216.03
+  mkdir -p "$ROOT/sys/module/nvidia_drm/holders" "$ROOT/sys/class/vtconsole/vtcon1" # the console has it, too
+  echo live >"$ROOT/sys/module/nvidia_drm/initstate"
+  echo 1 >"$ROOT/sys/module/nvidia_drm/refcnt"
+  echo "0 nvidia-drmdrmfb" >"$ROOT/proc/fb"
+  echo "(M) frame buffer device" >"$ROOT/sys/class/vtconsole/vtcon1/name"
+  echo 1 >"$ROOT/sys/class/vtconsole/vtcon1/bind"
   exec 9>"$ROOT/run/kmodsmith/lock"
   flock 9
   kmodsmith install --stage --driver 535.216.03 --insecure-skip-verify --from "oci:$package"

@@ -27,7 +27,7 @@ struct job_values { // first member of the values of each of these commands
 	char *cdi;              // file, "none"; NULL = as the command does
 	bool is_cdi_default;    // the command writes a CDI specification
 	bool is_keeping;        // the command starts the driver's daemons
-	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry;
+	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry, is_stage;
 	const struct progress *progress; // NULL = show_progress_log()
 	bool is_ordered; // driver is what the agent said, and not typed: a source of another one does not count
 	bool has_branch; // driver may be a branch ("535") or "latest": the newest that there is a package of

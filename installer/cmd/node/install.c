@@ -136,10 +136,7 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
 	const struct plan *plan = &job.session.plan;
-	if (is_stage) { // current holders do not matter: the driver stays
-		free(v->job.holders);
-		v->job.holders = str_dup("wait");
-	}
+	v->job.is_stage = is_stage;
 	int r = job_open(&v->job, !v->is_dry_run && !is_stage, &job, err);
 	if (v->is_dry_run)
 		return r < 0 ? -1 : show_dry_run(&job, err);
