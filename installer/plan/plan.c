@@ -205,6 +205,17 @@ bool plan_has(const struct plan *p, enum step_kind kind)
 	return false;
 }
 
+// A module without which nothing computes, that the package lacks; NULL = none. Whoever names modules knows better.
+static const char *core_lack(const struct plan_context *m)
+{
+	const struct package *p = m->at_hand->package;
+	const struct strv *request = m->request->modules;
+	for (size_t i = 0; p && (!request || !request->count) && i < ARRAY_SIZE(default_modules); i++)
+		if (!optional_modules_is(default_modules[i]) && !strv_has(&p->key.modules, default_modules[i]))
+			return default_modules[i];
+	return NULL;
+}
+
 static bool is_package_fitting(const struct plan_context *m)
 {
 	const struct package *p = m->at_hand->package;
@@ -276,8 +287,11 @@ static int check_kernel_allows(const struct plan_context *m, const struct strv *
 static int add_acquire_steps(const struct plan_context *m, const struct strv *modules, struct err *err)
 {
 	const struct at_hand *a = m->at_hand;
+	const char *lack = core_lack(m);
 	if (check_kernel_allows(m, modules, err) < 0 || check_journal_failures(m, err) < 0)
 		return -1;
+	if (lack && is_package_fitting(m) && str_eq(m->facts->loaded.version, m->plan->driver))
+		return err_set(err, E_NO_PACKAGE, "the package of driver %s has no %s", a->package->key.driver, lack);
 	add_step(m->plan, STEP_PREFLIGHT, str_dup("rights, firmware, room"),
 		 str_dup("checked before anything is fetched, compiled or touched"));
 	if (is_package_fitting(m)) {
@@ -385,9 +399,13 @@ static int add_module_steps(const struct plan_context *m, struct err *err)
 	}
 	if (check_owner(m, false, err) < 0)
 		return -1;
+	const char *lack = core_lack(m);
+	bool is_lacking = lack && !modules_find(&m->facts->loaded, lack);
 	m->plan->outcome = PLAN_ADOPT;
 	add_step(m->plan, STEP_ADOPT, str_fmt("%s %s", m->plan->driver, module_type_name(m->plan->flavour)),
-		 str_dup("the requested modules are loaded: zero unloads, zero compiles"));
+		 str_fmt("the requested modules are loaded: zero unloads, zero compiles%s%s%s",
+			 is_lacking ? "; nothing computes without " : "", is_lacking ? lack : "",
+			 is_lacking ? ", which its package lacks" : ""));
 	return 0;
 }
 
@@ -423,10 +441,15 @@ static int plan_change(const struct plan_context *m, struct err *err)
 	struct plan *p = m->plan;
 	for (size_t i = 0; request && i < request->count; i++)
 		strv_add(&p->modules, str_dup(request->items[i]));
-	// A package that was built without an optional module was built so on purpose.
+	const char *lack = core_lack(m);
+	bool is_as_loaded = lack && str_eq(m->facts->loaded.version, choose_driver(m->facts, m->request, a));
+	// A package that was built without an optional module was built so on purpose. Without another one it is not
+	// loaded, and what is loaded stays as it is.
 	for (size_t i = 0; (!request || !request->count) && i < ARRAY_SIZE(default_modules); i++) {
 		if (a->package && optional_modules_is(default_modules[i]) &&
 		    !strv_has(&a->package->key.modules, default_modules[i]))
+			continue;
+		if (is_as_loaded && !modules_find(&m->facts->loaded, default_modules[i]))
 			continue;
 		strv_add(&p->modules, str_dup(default_modules[i]));
 		if (optional_modules_is(default_modules[i]))

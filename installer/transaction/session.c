@@ -75,6 +75,14 @@ static int find_requested_package(struct session *s, struct err *err)
 		progress_enter(&s->progress, "find");
 	if (acquire_find(o, is_local, err) < 0 || (!is_local && !acquire_found(o) && refuse_other_package(s, err) < 0))
 		return -1;
+	// What is loaded is not judged by what would be loaded: its package may lack a module.
+	if (is_local && !acquire_found(o) && o->want.serves) {
+		o->want.serves = NULL;
+		int r = acquire_find(o, true, err);
+		o->want.serves = acquire_has_core;
+		if (r < 0)
+			return -1;
+	}
 	const struct package *p = acquire_found(o);
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
 	auto_str char *from = strv_join(asked, ", ");
