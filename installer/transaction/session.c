@@ -550,6 +550,8 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 	auto_status struct status status = { 0 };
 	bool ignored;
 	int r = 0;
+	if (request->blame)
+		request->blame(err);
 	if (s->state.fd >= 0 && open_driver_root(s, &ignored, &why) < 0)
 		progress_note(&s->progress, "no user space is exported: %s", why.text);
 	fill_apply(s, NULL, &compile, &apply);
@@ -569,7 +571,7 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 		progress_note(&s->progress, "fell back to the last good driver; the requested one is not loaded");
 	else if (r < 0)
 		err_wrap(err, "and the last good driver could not be brought back (%s)", why.text);
-	else if (outcome && err->code != E_USAGE) // a slip of the fingers says nothing about the node
+	else if (outcome && err->code != E_USAGE) // a slip of the fingers says nothing about the node, a file does
 		transaction_publish_failure(&apply, outcome, err);
 }
 

@@ -40,7 +40,8 @@ struct session_request {                                     // borrowed, until 
 	bool is_stage;         // the driver stays, whoever uses it
 	const char *trust_dir; // trusted keys for a recovery before the repositories were opened; see trust_now()
 	bool is_unverified;
-	struct progress progress; // copied
+	struct progress progress;       // copied
+	void (*blame)(struct err *err); // turns E_USAGE that nobody typed into E_CONFIG; NULL = nothing is configured
 	// Called in this order, once there is a GPU to serve:
 	int (*check_inputs)(void *ctx, struct err *err); // the files that options name
 	int (*open_state)(void *ctx, struct root *ret, struct err *err);

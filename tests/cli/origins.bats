@@ -158,6 +158,17 @@ END
   assert_output --partial "request   $old open"
 }
 
+@test "what was typed wrong is not kept in the node's status, what is configured wrong is" {
+  kmodsmith unload
+  rm -r "$ROOT/run/kmodsmith" "$ROOT/var/lib/kmodsmith" # a last good driver would come back
+  said "" "" "driver=$new package=oci:package-$old" install
+  assert_error E_USAGE "driver $new was requested, but --package"
+  assert_file_not_exist "$ROOT/run/kmodsmith/status.json"
+  said "driver=$new package=oci:package-$old" "" "" install
+  assert_error E_CONFIG "line 2, key 'package': driver $new was requested, but --package"
+  assert_equal "$(jq -r '.. | .error? | .code? // empty' "$ROOT/run/kmodsmith/status.json")" E_CONFIG
+}
+
 @test "an agent's order outranks the source that the node is configured with" {
   said "" "driver=$new source=source-$old" "from=oci:package-$new" plan --insecure-skip-verify
   assert_error E_CONFIG "--source 'source-$old': driver $new was requested"

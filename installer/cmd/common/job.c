@@ -438,6 +438,7 @@ static void fill_job_request(struct job *j)
 	r->is_unverified = v->origin.is_unverified;
 	r->progress = v->progress ? *v->progress : show_progress_log();
 	r->check_inputs = check_job_inputs;
+	r->blame = entry_add_origin;
 	r->open_state = open_job_state;
 	r->open_repositories = open_job_repositories;
 	r->fetch_source = source_url_is(v->source) ? fetch_job_source : NULL;
