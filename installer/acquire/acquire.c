@@ -55,6 +55,13 @@ const struct package *acquire_found(const struct acquire *o)
 	return o->kept.count ? &o->kept : o->found.candidate.package.count ? &o->found.candidate.package : NULL;
 }
 
+void acquire_forget(struct acquire *o)
+{
+	package_done(&o->kept);
+	fetch_result_done(&o->found);
+	free(TAKE(o->compatible));
+}
+
 const char *acquire_flavour(const struct acquire *o, const char *driver)
 {
 	enum module_type flavour;

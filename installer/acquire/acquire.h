@@ -71,6 +71,7 @@ int acquire_check_trust(const struct acquire *o, const char *hex, struct err *er
 // store is asked.
 int acquire_find(struct acquire *o, bool is_local, struct err *err);
 const struct package *acquire_found(const struct acquire *o); // NULL = none
+void acquire_forget(struct acquire *o);                       // as if nothing had been found
 // package_want.serves: ctx = the modules that were named, a struct strv; without any a package must have the default
 // ones but for those that are optional.
 bool acquire_has_core(const void *modules, const struct package_key *key, char **ret_why);

@@ -33,17 +33,18 @@ static int compare_source(struct session *s, struct err *err)
 	    scratch_make(&s->state, "peek", &work, &ignored) < 0 ||
 	    source_peek(request->source, &work.root, &source, &ignored) <= 0 || str_eq(source.version, s->driver))
 		return 0;
-	if (!request->is_source_spare) {
+	if (request->is_source_bound && request->is_driver_typed) {
 		plan_refuse_source(s->driver, source.version, s->facts.host.arch, err);
 		return err_wrap(err, "--source '%s'", request->source);
 	}
 	s->is_source_other = true;
-	log_info("source '%s' is of driver %s and does not count: %s was requested", request->source, source.version,
+	log_warn("source '%s' is of driver %s and does not count: %s was requested", request->source, source.version,
 		 s->driver);
 	return 0;
 }
 
-// A package of another driver than the one named with it.
+// A package of another driver than the one named with it. One of the same driver, or that is not to be had, is not
+// looked at further.
 static int refuse_other_package(struct session *s, struct err *err)
 {
 	struct acquire *o = &s->acquire;
@@ -53,8 +54,10 @@ static int refuse_other_package(struct session *s, struct err *err)
 	o->want.driver = NULL;
 	int r = acquire_find(o, false, &ignored);
 	o->want.driver = s->driver;
-	if (r <= 0)
+	if (r <= 0 || str_eq(acquire_found(o)->key.driver, s->driver)) {
+		acquire_forget(o);
 		return 0;
+	}
 	err_set(err, E_USAGE, "driver %s was requested, but --package '%s' is of driver %s", s->driver,
 		o->fetch.from->items[0], acquire_found(o)->key.driver);
 	return err_next(err, "leave out --driver (DRIVER_VERSION), or name a package of it");
@@ -64,10 +67,13 @@ static int find_requested_package(struct session *s, struct err *err)
 {
 	struct acquire *o = &s->acquire;
 	const struct strv *asked = o->fetch.from;
-	// What was named with the driver is compared with it, if that costs no network.
-	bool is_compared = s->request->is_package_bound && o->is_named && asked && asked->count &&
+	bool is_local = is_requested_driver_loaded(s), is_told = false;
+	// What was typed with the driver is compared with it, if that costs no network. A loaded driver stays all the
+	// same: the package may have been replaced since, or be away.
+	bool is_compared = is_local && s->request->is_driver_typed && asked && asked->count &&
 			   !repository_is_remote(asked->items[0]);
-	bool is_local = is_requested_driver_loaded(s) && !is_compared, is_told = false;
+	if (is_compared && refuse_other_package(s, err) < 0)
+		return -1;
 	// A layout or a bundle on this machine is quick; for any other source the time is worth showing.
 	for (size_t i = 0; !is_local && asked && i < asked->count; i++)
 		is_told |= !str_starts(asked->items[i], "oci:") && !str_starts(asked->items[i], "oci-archive:");
@@ -162,7 +168,7 @@ static int find_package(struct session *s, struct err *err)
 	}
 	if (compare_source(s, err) < 0)
 		return -1;
-	bool has_source = request->source && !request->is_named && !request->is_source_spare;
+	bool has_source = request->source && !request->is_named && !request->is_source_spare && !s->is_source_other;
 	if (has_source && request->fetch_source) // a package of it may do
 		memcpy(digest, request->source_sha256, sizeof(digest));
 	else if (has_source && source_digest(request->source, request->source_sha256, digest, err) < 0)

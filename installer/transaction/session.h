@@ -18,8 +18,9 @@ struct session_request {                                     // borrowed, until 
 	const char *source, *source_sha256;            // NULL = that of the image, of the stored payload
 	// The driver was named with more right than the source, which counts only if it is of that driver.
 	bool is_source_spare;
-	// Named together with the driver, so with another one it contradicts: E_USAGE, whatever is loaded.
+	// Named together with the driver, on one level: with another one it contradicts.
 	bool is_source_bound, is_package_bound;
+	bool is_driver_typed; // then a contradiction is E_USAGE, whatever is loaded
 	struct package_manager_options package_manager;
 	// Of a source that is not on this machine and has source_sha256: brings it there, when it is needed, and says
 	// where it is. NULL = source is a path.

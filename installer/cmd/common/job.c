@@ -384,7 +384,8 @@ static int parse_job_words(struct job *j, struct err *err)
 	return v->cdi ? cdi_spec_file_check(v->cdi, err) : 0;
 }
 
-// Whether driver and source, or driver and package, were named together, and which counts if not.
+// Whether driver and source, or driver and package, were named together, and which counts if not. In a file or in the
+// environment one of them may be old, so only what was typed is an error.
 static void compare_origins(struct job *j)
 {
 	struct session_request *r = &j->request;
@@ -393,6 +394,7 @@ static void compare_origins(struct job *j)
 	r->is_source_spare = r->source && has_driver && (is_ordered || driver > source);
 	r->is_source_bound = r->source && !is_ordered && driver && driver == source;
 	r->is_package_bound = r->is_named && !is_ordered && driver && driver == entry_source_of("package");
+	r->is_driver_typed = driver == OPT_FLAGS;
 }
 
 static void fill_job_request(struct job *j)
