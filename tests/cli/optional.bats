@@ -63,6 +63,23 @@ misfit() {
   assert_unchanged
 }
 
+@test "optional: what was loaded of a package without the core is adopted, and not loaded anew" {
+  local kernel=6.1.0-56-cloud-amd64
+  loadable
+  rm "$package.d/nvidia-uvm.ko" "$package.d/nvidia-modeset.ko"
+  layout "$package" "$kernel"
+  kmodsmith install --package "$package" --modules nvidia
+  assert_status 0
+  rm "$ROOT/.sys-calls"
+  kmodsmith install --driver 535.261.03 --from oci:away --json
+  assert_json .plan.outcome adopt
+  assert_equal "$(calls)" ""
+  [[ $output == *"nothing computes without nvidia-uvm, which its package lacks"* && $stderr != *oci:away* ]]
+  kmodsmith unload
+  kmodsmith install --driver 535.261.03
+  assert_error E_NO_PACKAGE
+}
+
 @test "optional: another package is tried, and a module that works now is no longer listed" {
   misfit
   kmodsmith install --package "$package"
