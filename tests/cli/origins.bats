@@ -164,6 +164,15 @@ END
   assert_output --partial "request   $old open"
 }
 
+@test "a package that was replaced since does not unload the driver that is named with it" {
+  echo 0123456789ABCDEF0123456 >"$ROOT/sys/module/nvidia/srcversion"
+  said "driver=$old" "" "$P-$old" plan --insecure-skip-verify
+  assert_output --partial "srcversion"
+  said "" "" "driver=$old $P-$old" plan --insecure-skip-verify
+  assert_status 0
+  assert_output --partial "zero unloads"
+}
+
 @test "what was typed wrong is not kept in the node's status, what is configured wrong is" {
   kmodsmith unload
   rm -r "$ROOT/run/kmodsmith" "$ROOT/var/lib/kmodsmith" # a last good driver would come back
