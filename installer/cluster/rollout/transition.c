@@ -197,6 +197,9 @@ void rule_give_order(const struct view *v, struct decision *d, enum verb verb, s
 	d->next.go = (struct order){ next_seq(v), verb, target_hash };
 	d->next.tries++;
 	d->next.ordered = d->next.since == v->now ? 0 : v->now;
+	// After a restore of etcd the deadline of the order that was passed may have been over for hours.
+	if (rule_is_passed(v) && d->next.deadline)
+		d->next.deadline = v->now + policy_span(v->pool, node_phase_info(d->next.phase)->span);
 	if (verb == VERB_REPLACE || verb == VERB_LOAD)
 		d->next.attempts++;
 	if (verb == VERB_REPLACE || verb == VERB_LOAD || verb == VERB_RESTORE)
