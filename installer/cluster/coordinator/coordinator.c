@@ -343,7 +343,12 @@ static int keep_lead(void *ctx, struct err *err)
 		return 0;
 	if (leader_keep(&c->leader, &why) < 0)
 		coordinator_report_trouble(c, "renewing the Lease", &why);
-	return leader_is_sure(&c->leader) ? 0 : fail_lost_lead(err);
+	if (!leader_is_sure(&c->leader))
+		return fail_lost_lead(err);
+	// What is known of a history that is gone, a drain in progress included, leads to nothing more.
+	if (is_history_gone(c) && c->is_loaded)
+		return err_set(err, E_CONFLICT, "etcd was restored: everything is read again first");
+	return 0;
 }
 
 void coordinator_init(const struct coordinator_options *o, struct coordinator *ret)
@@ -390,6 +395,7 @@ struct cluster coordinator_cluster(const struct coordinator *c)
 		.leader = c->o.namespace,
 		.gone = &c->others.gone,
 		.has_status = json_array_size(json_object_get(c->status_doc, "pools")) > 0,
+		.led = c->led,
 	};
 }
 
@@ -407,6 +413,7 @@ static int take_lead(struct coordinator *c, struct err *err)
 			leader_ledger(&c->leader, &c->ledger);
 			c->is_loaded = false;
 			c->resets = c->leader.lease.resets;
+			c->led = kube_time(c->o.lease_kube);
 		}
 		return r == 0 || !leader_is_sure(&c->leader) ? fail_lost_lead(err) : 1;
 	}
@@ -414,6 +421,7 @@ static int take_lead(struct coordinator *c, struct err *err)
 	if (r < 0)
 		coordinator_report_trouble(c, "asking for the Lease", &why);
 	c->has_led = r > 0;
+	c->led = kube_time(c->o.lease_kube);
 	if (r > 0 && c->o.callbacks.leads)
 		c->o.callbacks.leads(c->o.callbacks.ctx);
 	return r > 0;

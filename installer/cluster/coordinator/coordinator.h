@@ -87,6 +87,7 @@ struct coordinator {
 	struct err blind; // why nothing is done: no policy was ever accepted, or the status is not valid (T83)
 	bool has_led, is_loaded, is_dirty;
 	unsigned resets; // of the Lease, when everything was last read
+	int64_t led;     // since when we lead, or since the last of these resets
 	long due_ms, listed_ms, retry_ms;
 	struct kube_watch nodes, maps, objects, drivers;
 	struct driver_daemonsets driver_daemonsets;

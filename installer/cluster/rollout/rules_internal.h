@@ -16,9 +16,16 @@ static inline bool rule_is_busy(const struct view *v) // in use, or unknown
 {
 	return v->m->report.holders != 0;
 }
+// Every agent had the time to speak: without an API server, or after a restore of etcd, it tries again within 48 s. A
+// time to come is that of a clock that was set back since.
+static inline bool rule_has_listened(const struct view *v)
+{
+	enum { HEARD_S = 60 };
+	return v->now >= v->led + HEARD_S || v->now < v->led;
+}
 static inline bool rule_is_expired(const struct view *v) // the deadline is over
 {
-	return v->m->record.deadline && v->now >= v->m->record.deadline;
+	return v->m->record.deadline && v->now >= v->m->record.deadline && rule_has_listened(v);
 }
 static inline bool rule_is_retry_requested(const struct view *v) // one more attempt
 {

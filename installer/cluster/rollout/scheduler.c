@@ -28,6 +28,7 @@ struct view scheduler_view(const struct cluster *c, const struct slots *s, size_
 		.now = c->now,
 		.leader = c->leader,
 		.is_led_elsewhere = is_led_elsewhere(c, &c->nodes[at]),
+		.led = c->led,
 	};
 }
 

@@ -33,6 +33,7 @@ struct cluster {
 	const char *leader;      // namespace of this coordinator, which is written on nodes; NULL = none
 	const struct strv *gone; // namespaces whose coordinator is gone; NULL with it
 	bool has_status;         // some pool is recorded: one that is not is new, its record was not lost
+	int64_t led;             // when this leader began to lead, or read everything anew
 };
 
 struct node_plan {   // of a node, in the order of cluster.nodes

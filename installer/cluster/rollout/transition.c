@@ -21,7 +21,7 @@ bool rule_is_silent(const struct view *v)
 	enum { ANSWERS_AWAITED = 3 };
 	const struct record *r = &v->m->record;
 	int64_t begin = r->ordered > r->since ? r->ordered : r->since; // a repeated order counts from its own time
-	return r->go.verb != VERB_NONE && !rule_has_answered(v) &&
+	return r->go.verb != VERB_NONE && !rule_has_answered(v) && rule_has_listened(v) &&
 	       v->now >= begin + ANSWERS_AWAITED * (int64_t)policy_span(v->pool, SPAN_ACK);
 }
 

@@ -31,6 +31,7 @@ struct view {
 	int64_t now;
 	const char *leader;    // to be written on it; NULL = none
 	bool is_led_elsewhere; // the coordinator of another namespace manages it
+	int64_t led;           // when this leader began to lead, or read everything anew
 };
 
 enum cordon { CORDON_KEEP, CORDON_ON, CORDON_OFF };
