@@ -79,21 +79,23 @@ bool lease_is_free(const struct lease *l)
 	return !l->other || kube_now_ms() - l->seen_ms > duration_ms;
 }
 
-static char *micro_time(void) // MicroTime of the API: RFC 3339 with microseconds
+// MicroTime of the API: RFC 3339 with microseconds. Borrowed until so many later writes.
+static const char *next_renew_time(struct lease *l)
 {
-	char text[64];
+	char *text = l->sent[l->writes++ % LEASE_SENT];
 	struct timespec t;
 	struct tm tm;
 	clock_gettime(CLOCK_REALTIME, &t);
 	gmtime_r(&t.tv_sec, &tm);
-	size_t len = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text + len, sizeof(text) - len, ".%06ldZ", t.tv_nsec / 1000);
-	return str_dup(text);
+	size_t len = strftime(text, LEASE_TIME_TEXT, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text + len, LEASE_TIME_TEXT - len, ".%06ldZ", t.tv_nsec / 1000);
+	return text;
 }
 
 static int write_lease_object(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
-	auto_str char *path = api_path(API_LEASE, l->namespace, l->seen ? l->name : NULL), *now = micro_time();
+	auto_str char *path = api_path(API_LEASE, l->namespace, l->seen ? l->name : NULL);
+	const char *now = next_renew_time(l);
 	const char *since = json_string_value(lease_spec(l, "acquireTime"));
 	bool is_new = hold == LEASE_TAKE;
 	auto_json json_t *lease = json_pack(
@@ -105,9 +107,20 @@ static int write_lease_object(struct lease *l, enum lease_hold hold, json_t *not
 	json_t *written = NULL;
 	int r = l->seen ? api_change(l->kube, API_REPLACE, path, lease, &written, err) :
 			  api_create(l->kube, path, lease, &written, err);
-	if (r > 0)
+	if (r > 0) {
 		keep_seen_lease(l, written);
+		memset(l->sent, 0, sizeof(l->sent)); // a backup may have them, too
+	}
 	return r;
+}
+
+static bool is_own_write(const struct lease *l)
+{
+	const char *time = json_string_value(lease_spec(l, "renewTime"));
+	bool is_sent = false;
+	for (size_t i = 0; i < LEASE_SENT && time; i++)
+		is_sent = is_sent || str_eq(time, l->sent[i]);
+	return is_sent;
 }
 
 int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
@@ -121,8 +134,11 @@ int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err
 		return -1;
 	if (!str_eq(json_string_value(lease_spec(l, "holderIdentity")), l->holder))
 		return 0;
-	l->resets++;
+	bool is_lost = !is_own_write(l);
+	l->resets += is_lost;
 	json_t *there = json_object_get(json_object_get(l->seen, "metadata"), "annotations");
-	auto_json json_t *kept = hold != LEASE_KEEP ? json_incref(same) : there ? json_incref(there) : json_object();
+	auto_json json_t *kept = hold != LEASE_KEEP || !is_lost ? json_incref(same) :
+				 there                          ? json_incref(there) :
+								  json_object();
 	return write_lease_object(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(kept), err);
 }

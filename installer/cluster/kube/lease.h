@@ -6,6 +6,7 @@
 #pragma once
 #include "cluster/kube/client.h"
 
+enum { LEASE_SENT = 4, LEASE_TIME_TEXT = 32 };
 struct lease {
 	struct kube *kube; // borrowed
 	char *namespace, *name, *holder;
@@ -15,7 +16,10 @@ struct lease {
 	uint32_t transitions; // how often it changed hands
 	long seen_ms;         // when it changed
 	char *other;          // the holder then; NULL = none, or ourselves
-	unsigned resets;      // writes that were refused although we hold it; see lease_write()
+	unsigned resets;      // times that it was ours, as we had left it before; see lease_write()
+	// renewTime of our writes since the last answer, the oldest ones overwritten.
+	char sent[LEASE_SENT][LEASE_TIME_TEXT];
+	unsigned writes;
 };
 // holder: our name, for people; a random part is added, so that a restarted program is another holder.
 void lease_init(struct kube *kube, const char *namespace, const char *name, const char *holder, unsigned duration_s,
@@ -28,7 +32,8 @@ void lease_saw(struct lease *l, json_t *lease);
 bool lease_is_free(const struct lease *l);
 enum lease_hold { LEASE_TAKE, LEASE_KEEP, LEASE_LEAVE };
 // notes: the new annotations, taken; others are removed. 1 = written, 0 = another writer was faster. If it changed and
-// is still ours, either the answer to a write was lost, or etcd was restored from a backup, and every version that is
-// known is of a history that is gone: counted in resets, and LEASE_KEEP leaves the annotations as they are.
+// is still ours, its renewTime tells whether the answer to a write was lost. If not, etcd was restored from a backup,
+// and every version that is known is of a history that is gone: counted in resets, and LEASE_KEEP leaves the
+// annotations as they are.
 int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err);
 const char *lease_note(const struct lease *l, const char *key); // borrowed; NULL = absent
