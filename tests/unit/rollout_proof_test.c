@@ -52,6 +52,19 @@ static void back_is_the_target(struct view *v)
 	m.record.previous = m.record.target;
 }
 
+static void led_for_59_s(struct view *v)
+{
+	v->led = NOW - 59;
+}
+static void led_for_a_minute(struct view *v)
+{
+	v->led = NOW - 60;
+}
+static void led_from_tomorrow(struct view *v)
+{
+	v->led = NOW + 86400;
+}
+
 static const struct said_row replacing[] = {
 	{ { .name = "somebody uncordoned it", CHANGING(REPLACING, REPLACE), ACCEPTED, .loaded = OLD, .is_open = true },
 	  NULL,
@@ -324,6 +337,64 @@ static const struct said_row validating[] = {
 	{ { .name = "the order is gone: probed again", .phase = PHASE_VALIDATING, OURS, .loaded = NEW, .ago = 5 },
 	  NULL,
 	  "as before, order validate new, tries 1, ordered +0s" },
+	{ { .name = "the agent has passed it: etcd was restored long after, and the probe gets its full time",
+	    CHANGING(VALIDATING, VALIDATE),
+	    DONE,
+	    .is_newer = true,
+	    .loaded = NEW,
+	    .ago = 7200,
+	    .late = true },
+	  NULL,
+	  "as before, order validate new, tries 1, deadline +600s, ordered +0s" },
+	{ { .name = "to be left alone, and proven with what it had before",
+	    CHANGING(VALIDATING, VALIDATE),
+	    DONE,
+	    .loaded = NEW,
+	    .health = NEW,
+	    .goal = OTHER,
+	    .failed = OTHER,
+	    .skip = true },
+	  NULL,
+	  "releasing, then idle, order taken back, uncordoned, no receipt, previous nothing, attempts 0, "
+	  "deadline +300s" },
+	{ { .name = "the pool is aborted, and it is proven with what it had before",
+	    CHANGING(VALIDATING, VALIDATE),
+	    DONE,
+	    .loaded = NEW,
+	    .health = NEW,
+	    .goal = OTHER,
+	    .failed = OTHER,
+	    .aborted = true },
+	  NULL,
+	  "releasing, then idle, order taken back, uncordoned, no receipt, previous nothing, attempts 0, "
+	  "deadline +300s" },
+	{ { .name = "too late, and its agent may not have spoken to this leader yet",
+	    CHANGING(VALIDATING, VALIDATE),
+	    ACCEPTED,
+	    .loaded = NEW,
+	    .late = true },
+	  led_for_59_s,
+	  "nothing, waits: working" },
+	{ { .name = "too late, and it could have spoken",
+	    CHANGING(VALIDATING, VALIDATE),
+	    ACCEPTED,
+	    .loaded = NEW,
+	    .late = true },
+	  led_for_a_minute,
+	  "restoring, for validation-no-answer, order taken back, failed new, deadline +600s" },
+	{ { .name = "too late, and the clock was set back",
+	    CHANGING(VALIDATING, VALIDATE),
+	    ACCEPTED,
+	    .loaded = NEW,
+	    .late = true },
+	  led_from_tomorrow,
+	  "restoring, for validation-no-answer, order taken back, failed new, deadline +600s" },
+	{ { .name = "no answer to this leader yet", CHANGING(REPLACING, REPLACE), .loaded = OLD, .ago = 500 },
+	  led_for_59_s,
+	  "nothing, waits: working" },
+	{ { .name = "no answer", CHANGING(REPLACING, REPLACE), .loaded = OLD, .ago = 500 },
+	  led_for_a_minute,
+	  "failed, for agent-silent, order taken back" },
 	{ { .name = "the order is of another driver",
 	    CHANGING(VALIDATING, VALIDATE),
 	    DONE,

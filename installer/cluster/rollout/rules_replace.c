@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the order to replace to the release of the node, or the rollback (5.8). A failed node gets out only through the
-// queue and another validation (T35, I4).
+// From the order to replace to the release of the node, or the rollback (5.8). A failed node gets out only by another
+// validation (T35, I4): through the queue, or at once where its agent was silent or it is to be left alone.
 #include "cluster/rollout/rules_internal.h"
 
 enum { TRIES = 2 };
@@ -107,7 +107,9 @@ static void finish_replaced(const struct view *v, struct decision *d)
 	if (target_hash_eq(&d->next.failed, &d->next.target))
 		d->next.failed = TARGET_HASH_NONE;
 	d->next.previous = TARGET_HASH_NONE;
-	rule_release_node(v, d, is_goal || !is_back ? PHASE_DONE : PHASE_ROLLEDBACK, REASON_NONE, "");
+	// One that is to be left alone has no goal, and is no rollback that somebody has to look at.
+	enum node_phase other = rule_stand_down_reason(v) != REASON_NONE ? PHASE_IDLE : PHASE_ROLLEDBACK;
+	rule_release_node(v, d, is_goal || !is_back ? PHASE_DONE : other, REASON_NONE, "");
 }
 static bool is_probe_again(const struct view *v)
 {
