@@ -94,10 +94,60 @@ static void a_deadline_that_was_over_before_the_restore_blames_nobody(void **sta
 			restore_between(states[from], states[from], MINUTES(60), has_agents);
 }
 
+static uint64_t backup_of_drain;
+static void restore_drain(void *ctx)
+{
+	farm_restore(ctx, backup_of_drain);
+}
+static void restore_soon(void *ctx)
+{
+	sim_after(1000, restore_drain, ctx);
+}
+
+// What was known of its pods is of a history that is gone.
+static void a_drain_in_progress_evicts_nobody_after_a_restore(void **state)
+{
+	(void)state;
+	enum { PODS = 8 };
+	struct farm f;
+	struct farm_coordinator coordinator;
+	farm_begin(&f, 1, plain);
+	for (unsigned i = 0; i < PODS; i++) {
+		auto_str char *pod = str_fmt("train-%u", i);
+		farm_pod(&f, 0, pod);
+	}
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(run_until(&f, &coordinator, "staging"));
+	backup_of_drain = sim_version(f.sim);
+	const struct sim_fault *slow = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_SLOW,
+									     .client = "boss",
+									     .verb = "evict",
+									     .nth = 2,
+									     .late_ms = 6000,
+									     .hit = restore_soon,
+									     .ctx = &f });
+	for (int i = 0; i < 600 && !slow->hits; i++)
+		farm_run(&coordinator, 1, 100);
+	farm_run(&coordinator, 1, 10000);
+	size_t count, at = 0;
+	unsigned evictions = 0;
+	const struct sim_call *log = sim_log(f.sim, &count);
+	while (at < count && (evictions += str_eq(log[at].verb, "evict")) < 2)
+		at++;
+	while (++at < count && !(str_eq(log[at].verb, "list") && str_starts(log[at].path, "/api/v1/nodes")))
+		evictions += str_eq(log[at].verb, "evict");
+	assert_true(at < count);
+	assert_int_equal(evictions, 2);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(10)));
+	farm_coordinator_kill(&coordinator);
+	farm_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_rollout_goes_on_after_a_restore_of_etcd),
+		cmocka_unit_test(a_drain_in_progress_evicts_nobody_after_a_restore),
 		cmocka_unit_test(a_deadline_that_was_over_before_the_restore_blames_nobody),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
