@@ -297,7 +297,9 @@ static void recover_node(const struct view *v, struct decision *d)
 	rule_queue_recovery(v, d);
 }
 
-// Its agent is back. What it has by now is validated, whatever was ordered before; if that fails, it goes back.
+// Its agent is back. What it has by now is validated, whatever was ordered before; if that fails, it goes back. Neither
+// waits for a slot: the node has been out of service since it was drained, and counts as unavailable all the time. It
+// takes a work slot from here on, so maxParallel begins no other node meanwhile.
 static bool is_heard_again(const struct view *v)
 {
 	return v->m->record.reason.code == REASON_AGENT_SILENT && v->m->record.go.verb == VERB_VALIDATE &&
