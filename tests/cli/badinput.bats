@@ -13,6 +13,7 @@ setup() {
   state=$BATS_TEST_TMPDIR/state
   mkdir "$state"
   host h100x2-unloaded
+  tiny_firmware 535.261.03
 }
 left() { # whatever a refused run has left: complete header trees and empty directories are no litter
   find "$state" ! -type d | grep -v "^$state/headers/[0-9a-f]\{64\}/" || true

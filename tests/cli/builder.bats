@@ -111,7 +111,7 @@ EOF
 @test "an unsigned builder root is not trusted" {
   pack
   build --from "oci:$builder"
-  assert_error E_UNTRUSTED "; a builder image: oci:$builder"
+  assert_error E_UNTRUSTED "... of oci:$builder: '"
 }
 
 @test "a damaged builder root in the store is quarantined, and fetched again if a source has it" {
@@ -316,7 +316,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   first=$(offered)
   mkdir -p "$BATS_TEST_TMPDIR/trust"
   build --from "oci:$builder" --trust-dir "$BATS_TEST_TMPDIR/trust"
-  assert_error E_UNTRUSTED "; a builder image: oci:$builder"
+  assert_error E_UNTRUSTED "... of oci:$builder: '"
   build --from "oci:$builder" --trust-dir "$BATS_TEST_TMPDIR/trust" --builder "sha256:$first"
   assert_status 0
   assert_equal "$(kept)" "$first"

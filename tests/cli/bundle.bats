@@ -315,7 +315,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
 @test "headers: untrusted, for another kernel, or in no source: each reason is reported" {
   headers_site
   build --from "oci:$site" --trust-dir "$dir/other.trust"
-  assert_error E_HEADERS_NOT_FOUND "packed headers: oci:$site: "
+  assert_error E_HEADERS_NOT_FOUND "... of oci:$site: signed by an unnamed key"
   assert_not_exist "$BATS_TEST_TMPDIR"/node/headers/*
   build
   assert_error E_HEADERS_NOT_FOUND "no source was named"

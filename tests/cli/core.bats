@@ -15,6 +15,7 @@ setup() {
   built_with "$(gcc -dumpversion | cut -d. -f1)" "$work/headers.tar" "$kernel"
   release_source "$driver" "$version"
   host h100x2-unloaded
+  tiny_firmware "$version"
 }
 build() { # MODULES OPTION...
   kmodsmith build --source "$driver" --kernel "$kernel" --flavour open --modules "$1" --headers "$work/headers.tar" \
