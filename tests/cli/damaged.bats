@@ -104,10 +104,13 @@ check() {
 }
 
 @test "damage x stage: what is staged is loaded by the next install" {
-  check() {
+  check() { # what a stage does not look at is said by the install
+    local said
+    said=$(warnings)
     assert_equal "$1: $(calls)" "$1: "
     kmodsmith install --driver "$driver" --offline
-    assert_equal "$1: $status $(warnings)" "$1: 0 0"
+    assert_equal "$1: $status" "$1: 0"
+    (($(warnings) + said <= 1)) || { echo "$1: said more than once" && told; } | fail
   }
   each_damage booted install --stage --driver "$driver"
 }
