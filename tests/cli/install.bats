@@ -103,7 +103,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   kmodsmith plan --package "$package"
   assert_status 0
   assert_line --partial "GPUs left without a driver: 0000:50:00.0 (Kepler)"
-  assert_line --regexp "verify +1 GPUs, 0 switches"
+  assert_line --regexp "verify +1 GPU, 0 switches"
   refute_line --partial unbind
   kmodsmith install --package "$package"
   assert_status 0

@@ -300,6 +300,7 @@ referrers() { # of the package that was made last: statement and bill of materia
 @test "Secure Boot: with a key the plan compiles and signs; a key that the kernel does not have is refused first" {
   local id
   host secure-boot
+  tiny_firmware 535.261.03
   plan() { kmodsmith plan --source "$driver" --flavour open --headers "$work/headers.tar" "$@"; }
   plan
   assert_error E_SIGNING_REQUIRED "lockdown is integrity"

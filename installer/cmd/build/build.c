@@ -350,8 +350,10 @@ static int fetch_from_source(const struct fetch *all, size_t source, const struc
 	struct err err;
 	fetch.from = &one;
 	fetch.down = &all->down[source];
-	if (fetch_find(&fetch, want, &found, &err) < 0)
+	if (fetch_find(&fetch, want, &found, &err) < 0) {
+		all->note(all->ctx, err.text);
 		return 0;
+	}
 	if (!package_key_is_same(&found.candidate.package.key, key)) {
 		auto_str char *note = str_fmt("%s: its package was built with another compiler or other patches",
 					      found.candidate.package.place);
