@@ -87,7 +87,7 @@ status -X|unknown option '-X'
 status -Xq|unknown option '-X'
 status -qX|unknown option '-X'
 status surplus|'status' does not take 'surplus'
-explain E_ABI E_ELF|'explain' does not take 'E_ELF'
+explain E_ABI E_ELF|'E_ABI E_ELF' is neither a code nor an Xid
 status --help=x|option '--help' takes no value
 status -- --json|'status' does not take '--json'
 EOF

@@ -218,6 +218,7 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
 @test "the sources in a stored payload: planned where none was named, unless nobody could load what they make" {
   local sources=$BATS_TEST_TMPDIR/payload.tar.d/usr/src/nvidia-$V
   host h100x2-unloaded
+  tiny_firmware "$V"
   kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver "$V" --arch x86_64 # without sources
   assert_status 0
   kmodsmith plan --driver "$V"
