@@ -380,8 +380,11 @@ static int fetch_builder(struct acquire *o, const char *compiler, char ret[DIGES
 		return 0;
 	for (size_t i = 0; pins && i < pins->count; i++) {
 		struct err why, others = *err;
-		if (fetch_pinned_builder(o, pins->items[i], compiler, ret, &why) == 0)
+		if (fetch_pinned_builder(o, pins->items[i], compiler, ret, &why) == 0) {
+			if (o->progress && o->fetch.from && o->fetch.from->count)
+				progress_note(o->progress, "%s", others.text);
 			return 0;
+		}
 		err_set(err, others.code == E_NO_PACKAGE ? why.code : others.code, "--builder: %s; %s", why.text,
 			others.text);
 	}

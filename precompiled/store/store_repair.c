@@ -147,15 +147,14 @@ int store_check(const struct root *state, struct err *err)
 	return store_roots(&s, &roots, err);
 }
 
-// Nothing at all: the store is new.
+// Nothing of it is lost: the store is new, or whoever began it was killed before the mark, which comes last.
 static bool is_store_new(const struct root *dir)
 {
 	struct err ignored;
 	struct stat st;
 	auto_strv struct strv blobs = { 0 };
 	root_list(dir, LAYOUT_BLOBS, &blobs, &ignored);
-	return !blobs.count && root_stat(dir, LAYOUT_MARK, &st, &ignored) <= 0 &&
-	       root_stat(dir, LAYOUT_INDEX, &st, &ignored) <= 0;
+	return !blobs.count && root_stat(dir, LAYOUT_MARK, &st, &ignored) <= 0;
 }
 
 int store_open_layout(struct store *s, const struct root *dir, struct err *err)

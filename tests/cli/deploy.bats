@@ -49,7 +49,7 @@ job='d["spec"]["jobTemplate"]["spec"]["template"]["spec"]'
     assert_equal "$(query "$file" "$pod.get('hostPID')")" True
     assert_equal "$(query "$file" "[x for x in ('hostNetwork', 'hostIPC', 'hostUsers', 'shareProcessNamespace') if x in $pod]")" "[]"
     assert_equal "$(query "$file" "${container}['securityContext']['privileged']")" "$([ $shape = standalone ] && echo True || echo False)"
-    assert_equal "$(query "$file" "' '.join(v['hostPath']['path'] for v in $pod['volumes'] if 'hostPath' in v)")" \
+    assert_equal "$(query "$file" "' '.join(v['hostPath']['path'] for v in ${pod}['volumes'] if 'hostPath' in v)")" \
       "$(jq -r --arg shape $shape '[.mounts as $m | .shapes[$shape].mounts[] | $m[.][][1]] | join(" ")' "$top/tests/vm/pods/shapes.json")"
   done
 }

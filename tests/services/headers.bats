@@ -30,7 +30,7 @@ setup() {
   host no-gpu
   kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --from "$from" \
     --state-dir "$state" --trust-dir "$BATS_TEST_TMPDIR/nobody"
-  assert_error E_HEADERS_NOT_FOUND "packed headers: $from: "
+  assert_error E_HEADERS_NOT_FOUND "... of $from: "
   kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --from "$from" \
     --state-dir "$state" --trust-dir "$trust"
   [[ $stderr == *"packed headers: $state/headers/"* ]] || fail "$stderr"

@@ -113,7 +113,7 @@ static int read_metrics(const struct serve *s, char **ret, struct err *err)
 		auto_str char *path = str_fmt("%s/%s", s->dir, names.items[i]), *one = NULL;
 		if (!str_ends(names.items[i], ".prom"))
 			continue;
-		if (root_read_entry(s->metrics, path, SIZE_MOST, &one, NULL, err) < 0)
+		if (root_read_most(s->metrics, path, SIZE_MOST, &one, NULL, err) < 0)
 			return -1;
 		str_add(&text, "%s", one ? one : "");
 	}
