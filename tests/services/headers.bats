@@ -67,7 +67,7 @@ setup() {
   assert_status 0
   rm -r "$state"
   compile --offline --builder "$pin"
-  assert_error E_OFFLINE "; a builder image: --builder: docker+http://$HUB_PLAIN/builders: "
+  assert_error E_OFFLINE "; a builder image: --builder: "
 }
 
 @test "R-B10: a compile takes the core of an open release from a registry, once, and compiles it where the registry is silent" {
