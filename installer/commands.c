@@ -148,7 +148,7 @@ const struct group groups[] = {
 // Every command of one word and every group once.
 const struct command_section sections[] = {
 	{ "The driver on this machine", "install plan status doctor check unload holders nodes watch" },
-	{ "Packages", "build rebuild fetch push store pack bundle" },
+	{ "Packages", "build rebuild logs fetch push store pack bundle" },
 	{ "Trust and sources", "sign trust net" },
 	{ "Clusters", "rollout coordinator agent" },
 	{ "Containers and pods", "init probe serve report peermem driver-manager dtk cdi cdi-hook" },

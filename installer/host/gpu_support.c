@@ -297,7 +297,7 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 	int r = request == MODULE_TYPE_AUTO ? choose_auto(&t, driver_version, branch, &flavour, &why, err) :
 					      choose_requested(here, &t, driver_version, request, &why, err);
 	struct err mixed; // then no other driver helps
-	if (r < 0 && gpu_support_check(here, &mixed) < 0) {
+	if (r < 0 && err->code != E_FLAVOUR && gpu_support_check(here, &mixed) < 0) {
 		err_code(err, request == MODULE_TYPE_AUTO ? mixed.code : err->code); // as doctor says it
 		return err_next(err, "%s", mixed.next);
 	}

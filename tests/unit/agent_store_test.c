@@ -252,25 +252,17 @@ static void the_first_of_equal_names_wins(void **state)
 static void unreadable_facts_are_an_error(void **state)
 {
 	(void)state;
-	static const struct {
-		const char *text, *file;
-	} table[] = {
-		{ "parameters that the host gives", "m/etc/modprobe.d/x.conf" },
-	};
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		auto_node struct node n;
-		struct agent_facts f = { .is_known = true, .version = "as it was" };
-		struct target found;
-		struct err err = { 0 };
-		node_make(&n, "h100x8");
-		folder_dir(&n.folder, table[i].file); // where a file has to be
-		const struct agent_paths at = {
-			.host = &n.machine, .kern = &n.machine, .state = &n.kept, .params = &n.params
-		};
-		expect(agent_read_facts(&at, NULL, 0, &f, &found, &err) == -1, table[i].text);
-		expect(str_eq(f.version, "as it was") && *err.text, table[i].text);
-		expect(!*found.driver && !found.parameters, table[i].text);
-	}
+	auto_node struct node n;
+	struct agent_facts f = { .is_known = true, .version = "as it was" };
+	struct target found;
+	struct err err = { 0 };
+	node_make(&n, "h100x8");
+	folder_dir(&n.folder, "m/run");
+	tempdir_link(&n.folder, "m/run/modprobe.d", "modprobe.d"); // the parameters that the host gives
+	const struct agent_paths at = { .host = &n.machine, .kern = &n.machine, .state = &n.kept, .params = &n.params };
+	assert_int_equal(agent_read_facts(&at, NULL, 0, &f, &found, &err), -1);
+	assert_true(str_eq(f.version, "as it was") && *err.text);
+	assert_true(!*found.driver && !found.parameters);
 }
 
 // What the node's own files no longer say holds nobody up.

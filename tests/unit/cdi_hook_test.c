@@ -243,7 +243,7 @@ static void pipes_do_not_block(void **state)
 		assert_int_equal(mkfifo(pipe, 0644), 0);
 		strv_add(&folders, str_dup("/" LIB));
 		alarm(20);
-		expect(cdi_hook_ldcache(&root, &folders, &err) == (i == 0 ? 1 : -1), paths[i]);
+		expect(cdi_hook_ldcache(&root, &folders, &err) == 1, paths[i]);
 		alarm(0);
 	}
 }

@@ -35,7 +35,7 @@ static const struct row {
 	  "only the open modules of driver 535.261.03 are at hand, and the proprietary ones are needed for "
 	  "0000:10:00.0",
 	  0 },
-	{ { M60, B300 }, "535.261.03", AUTO, OPEN, E_MIXED_GPUS, "Maxwell", 0 },
+	{ { M60, B300 }, "535.261.03", AUTO, OPEN, E_FLAVOUR, "the proprietary ones are needed for 0000:10:00.0", 0 },
 	{ { K80, B300 }, "535.261.03", AUTO, OPEN, E_MIXED_GPUS, "driver 535.261.03 does not support", 0 },
 	{ { K80, M60 },
 	  "535.261.03",
@@ -78,7 +78,7 @@ static const struct row {
 	{ { H100, B200 }, "535.261.03", AUTO, BOTH, E_MIXED_GPUS, "Blackwell", 0 },
 	{ { H100, V100 }, "595.45.04", AUTO, BOTH, E_MIXED_GPUS, "Volta", 0 },
 	{ { V100, B200 }, "535.261.03", AUTO, BOTH, PROP, "0000:11:00.0 (Blackwell)", 1 },
-	{ { K80, B200 }, "570.172.08", AUTO, PROP, E_UNSUPPORTED_GPU, "10de:2901 Blackwell", 0 },
+	{ { K80, B200 }, "570.172.08", AUTO, PROP, E_FLAVOUR, "the open ones are needed for 0000:11:00.0", 0 },
 	{ { K80, H100 }, "535.261.03", OPEN, BOTH, OPEN, "0000:10:00.0 (Kepler)", 1 },
 	{ { K80, H100 }, "535.261.03", AUTO, OPEN, OPEN, "0000:10:00.0 (Kepler)", 1 },
 	{ { T4 }, "535.261.03", OPEN, PROP, E_FLAVOUR, "not available", 0 },
