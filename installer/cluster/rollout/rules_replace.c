@@ -126,7 +126,7 @@ static bool is_driver_unhealthy(const struct view *v)
 	return rule_has_failed_as(v, FAILING_PERMANENT) ||
 	       (rule_is_answered(v, RESULT_FAILED) && v->m->record.tries >= TRIES) || rule_is_answered(v, RESULT_DONE);
 }
-// The target is not blamed, no other driver is ordered from an agent that is not there, and the attempt does not count.
+// The target is not blamed, and no other driver is ordered from an agent that is not there.
 // The order stays, and its answer is the first word of an agent that is back.
 static bool is_mute_in_time(const struct view *v)
 {
@@ -135,7 +135,6 @@ static bool is_mute_in_time(const struct view *v)
 static void fail_mute(const struct view *v, struct decision *d)
 {
 	rule_enter_phase(v, d, PHASE_FAILED, REASON_AGENT_SILENT, "");
-	d->next.attempts = (uint16_t)(d->next.attempts - (d->next.attempts > 0));
 }
 static bool is_drifted(const struct view *v)
 {
