@@ -110,10 +110,10 @@ static int compare_candidates(const void *a, const void *b)
 	return kernel ? kernel : x->source - y->source;
 }
 
-// Names alone: with the CRCs ten of them would not fit into an error.
+// Names alone, and few: what the sources say follows in the same error.
 static char *crc_mismatch_text(const struct package *p, const struct module_set *set, const struct proof *proof)
 {
-	enum { LISTED = 10 };
+	enum { LISTED = 6 };
 	size_t worst = 0;
 	for (size_t i = 0; i < proof->count; i++)
 		if (proof->modules[i].mismatch_count > proof->modules[worst].mismatch_count)
