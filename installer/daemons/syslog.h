@@ -4,7 +4,7 @@
 #pragma once
 #include "base/file/root.h"
 
-#define SYSLOG_DIR "run/kmodsmith/journal" // of the host; in the driver root: SYSLOG_SEEN
+#define SYSLOG_DIR "run/kmodsmith/syslog" // of the host; in the driver root: SYSLOG_SEEN
 #define SYSLOG_SEEN "run/systemd/journal"
 
 int syslog_open(const struct root *host, struct err *err); // fd >= 0; only root can write to it

@@ -55,7 +55,7 @@ static void test_what_a_root_is_made_of(void **state)
 				   "var payload:var ro\n"
 				   "dev host:dev whole\nproc host:proc\nsys host:sys\n"
 				   "run/nvidia-persistenced host:run/nvidia-persistenced\n"
-				   "run/systemd/journal host:run/kmodsmith/journal\n"
+				   "run/systemd/journal host:run/kmodsmith/syslog\n"
 				   "tmp own\nusr/src/nvidia-535 host:.\n"
 				   "lib/modules/" RELEASE " host:. ro\n"
 				   "lib/modules/" RELEASE "/kernel host:lib/modules/" RELEASE "/kernel ro\n";
