@@ -143,10 +143,10 @@ teardown() { farm_clean; }
   farm_loads "$new"
   farm_start
   kube DELETE /apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator >/dev/null || true
+  policy "$new" '.pools[0].waves = [{name: "canary", count: 1}, {name: "main", percent: 100, approval: "manual"}]'
   kubectl_kmodsmith status
   assert_line "nobody leads: there is no Lease kmodsmith-coordinator in the namespace kmodsmith"
   coordinator_start a
-  policy "$new" '.pools[0].waves = [{name: "canary", count: 1}, {name: "main", percent: 100, approval: "manual"}]'
   until_some "done" 60
   renewed
   assert_equal "$(count_in "done")" 1
