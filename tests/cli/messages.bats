@@ -42,7 +42,7 @@ secure-boot|install --source tree|E_SIGNING_REQUIRED|lockdown is integrity|kmods
 |install --driver 535.261.03 --from ftp://registry.example/x|E_USAGE|is not a repository: use oci:DIR|correct --from
 |install --source notes|E_ARCHIVE|'notes': Unrecognized archive format|\`file notes\` says what it is
 |install --package driver.deb|E_USAGE|'driver.deb' is a file, not an OCI layout|goes to --source
-mixed|plan --source tree|E_MIXED_GPUS|0000:3b:00.0 10de:1bb3 Pascal (proprietary only|remove the GPUs of one kind
+mixed|plan --source tree|E_FLAVOUR|the proprietary ones are needed for 0000:3b:00.0 10de:1bb3 Pascal|name what has the proprietary modules
 held|unload|E_IN_USE|5 holder(s), first: pid 611 nvidia-persiste|kmodsmith holders
 EOF
 }

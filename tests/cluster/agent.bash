@@ -65,11 +65,16 @@ agent_kill() { # [SIGNAL]
 
 note() { kube GET "/api/v1/nodes/$node" | jq -r --arg key "kmodsmith.io/$1" '.metadata.annotations[$key] // ""'; } # KEY
 version() { kube GET "/api/v1/nodes/$node" | jq -r .metadata.resourceVersion; }
-annotate() { # KEY VALUE: as an administrator
-  kube PATCH "/api/v1/nodes/$node" "$(jq -n --arg k "kmodsmith.io/$1" --arg v "$2" '{metadata: {annotations: {($k): $v}}}')" \
+annotate() { # KEY VALUE [SPEC]: as an administrator
+  kube PATCH "/api/v1/nodes/$node" "$(jq -n --arg k "kmodsmith.io/$1" --arg v "$2" --argjson spec "${3-{\}}" '{metadata: {annotations: {($k): $v}}, $spec}')" \
     application/merge-patch+json >/dev/null
 }
-order() { annotate go "$1:$2:$3"; } # SEQ VERB AIM
+order() { # SEQ VERB AIM: what unloads is ordered of a node that is cordoned, as the coordinator does
+  case $2 in
+    stage | validate) annotate go "$1:$2:$3" ;;
+    *) annotate go "$1:$2:$3" '{"unschedulable": true}' ;;
+  esac
+}
 state() { # NAME: what the coordinator says of the node
   kube PATCH "/api/v1/nodes/$node" "{\"metadata\": {\"labels\": {\"kmodsmith.io/state\": \"$1\"}}}" application/merge-patch+json >/dev/null
 }

@@ -44,12 +44,12 @@ like "  it is refused by the proof" "$out" 'error: E_SIGNING_REQUIRED: prove: nv
 unlike "  and the kernel was not asked" "$(dmesg_since)" 'rejected'
 
 kernel_refuses "the kernel refuses what an unknown key signed" 'unavailable key is rejected' /packages/stranger-small.d/nvidia.ko
-refuses E_KEY_UNKNOWN "a package signed by an unknown key" stranger-small --flavour proprietary
+refuses E_KEY_UNKNOWN "a package signed by an unknown key" stranger-small --flavour proprietary --modules nvidia
 like "  it is refused by the proof, which names the key" "$out" 'error: E_KEY_UNKNOWN: prove: .*CN=unknown to this machine \(serial '
 unlike "  and the kernel was not asked" "$(dmesg_since)" 'rejected'
-refuses E_SIGNATURE_BAD "a package that was changed after it was signed" db.tampered-small --flavour proprietary
+refuses E_SIGNATURE_BAD "a package that was changed after it was signed" db.tampered-small --flavour proprietary --modules nvidia
 like "  it is refused by the proof" "$out" 'error: E_SIGNATURE_BAD: prove: nvidia: the signature by .*SnakeOil.* does not match this content'
-refuses E_SIGNATURE_HASH "a package signed with a hash that no kernel knows" db.ripemd160-small --flavour proprietary
+refuses E_SIGNATURE_HASH "a package signed with a hash that no kernel knows" db.ripemd160-small --flavour proprietary --modules nvidia
 like "  it is refused by the proof" "$out" 'error: E_SIGNATURE_HASH: prove: '
 column db
 table
@@ -58,7 +58,7 @@ table
 if grep -qx CONFIG_CRYPTO_SHA512=m "/boot/config-$(uname -r)"; then
   echo /none >/proc/sys/kernel/modprobe
   kernel_refuses "the kernel refuses a hash that it does not have" 'unsupported crypto is rejected' /packages/db.sha512-small.d/nvidia.ko
-  refuses E_SIGNATURE_HASH "a package signed with that hash" db.sha512-small --flavour proprietary
+  refuses E_SIGNATURE_HASH "a package signed with that hash" db.sha512-small --flavour proprietary --modules nvidia
   like "  it is refused by the proof" "$out" "prove: .*signed with sha512, .* cannot load its module sha512_generic, as there is no modprobe at '/none'"
   echo /sbin/modprobe >/proc/sys/kernel/modprobe
 else

@@ -19,7 +19,7 @@ state=/var/lib/kmodsmith
 loaded() { cat /sys/module/nvidia/srcversion /sys/module/nvidia/taint /proc/sys/kernel/tainted 2>/dev/null | tr '\n' ' '; }
 forced() { [ $(($(cat /proc/sys/kernel/tainted) & 2)) != 0 ] && echo forced || echo not; }
 fits() { crcs_fit /beside/symvers "/packages/$1.d"; }
-refused() { # PACKAGE RELEASE: the module that differs most is named, ten of its symbols and how many more
+refused() { # PACKAGE RELEASE: the module that differs most is named, six of its symbols and how many more
   most=0
   for module in nvidia nvidia-uvm nvidia-modeset; do
     crcs_of /beside/symvers "/packages/$1.d/$module.ko" "/packages/$1.d/nvidia.ko" | sed -n 's/^differs //p' >/tmp/differ
@@ -32,9 +32,9 @@ refused() { # PACKAGE RELEASE: the module that differs most is named, ten of its
   t_fails 1 "the package of $1 does not fit: install refuses it" kmodsmith install --package "/packages/$1"
   like "  the count of CRCs is that of modprobe" "$out" "E_ABI: no package: $worst made for $2: $most CRCs differ: "
   printf '%s\n' "$out" | sed -n 's/.* CRCs differ: \([^:;]*\).*/\1/p' | head -n 1 | sed 's/ and [0-9]* more.*//' | tr -d ' ' | tr ',' '\n' >/tmp/named
-  is "  so many symbols are named" "$(wc -l </tmp/named)" $((most > 10 ? 10 : most))
+  is "  so many symbols are named" "$(wc -l </tmp/named)" $((most > 6 ? 6 : most))
   is "  all of them are among those of modprobe" "$(grep -vxFf /tmp/worst /tmp/named)" ""
-  [ "$most" -le 10 ] || like "  the rest is counted" "$out" " and $((most - 10)) more"
+  [ "$most" -le 6 ] || like "  the rest is counted" "$out" " and $((most - 6)) more"
   t_fails 20 "  check says so, too" kmodsmith check --package "/packages/$1"
   is "  nothing was touched" "$(loaded)" "$before"
 }
