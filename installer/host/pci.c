@@ -95,6 +95,8 @@ static bool is_for_guests(const char *driver)
 	       str_eq(driver, "xen-pciback");
 }
 
+// Nothing that the kernel tells only under the lock of the device, as driver_override: a probe or an unbind that hangs keeps
+// that lock, and who reads it then hangs, too, and cannot be killed.
 static bool read_gpu(const struct root *kern, const char *address, struct gpu *ret)
 {
 	enum { NVIDIA = 0x10de };
@@ -119,8 +121,6 @@ static bool read_gpu(const struct root *kern, const char *address, struct gpu *r
 		const char *slash = strrchr(target, '/');
 		ret->driver = str_dup(slash ? slash + 1 : target);
 	}
-	auto_str char *override = str_fmt("%s/%s/driver_override", devices, address), *text = NULL;
-	ret->is_reserved = !ret->driver && root_line(kern, override, &text, &err) > 0 && is_for_guests(text);
 	memcpy(ret->address, address, strlen(address) + 1);
 	return true;
 }
@@ -167,7 +167,7 @@ enum gpu_owner gpu_owner(const struct gpu *gpu)
 	// nova_core registers its PCI driver as "NovaCore".
 	static const char *const of_the_kernel[] = { "nouveau", "nova_core", "nova-core", "NovaCore", "nvidiafb" };
 	if (!gpu->driver)
-		return gpu->is_reserved ? GPU_VFIO : GPU_FREE;
+		return GPU_FREE;
 	if (str_eq(gpu->driver, "nvidia") || str_eq(gpu->driver, "nvidia-nvswitch"))
 		return GPU_NVIDIA;
 	if (is_for_guests(gpu->driver))

@@ -11,7 +11,7 @@ enum gpu_kind { GPU_DISPLAY, GPU_SWITCH };
 enum gpu_owner {
 	GPU_FREE,    // no driver
 	GPU_NVIDIA,  // nvidia, nvidia-nvswitch
-	GPU_VFIO,    // passed through to a virtual machine, or reserved for one: never touched
+	GPU_VFIO,    // passed through to a virtual machine, or kept for one: never touched
 	GPU_KERNEL,  // nouveau, nova_core, nvidiafb: the kernel's own drivers, unbound before a load (unbind.h)
 	GPU_FOREIGN, // any other driver: blocks our probe
 };
@@ -23,7 +23,6 @@ struct gpu {
 	uint16_t device;   // PCI ids; the vendor is 0x10de
 	char *driver;      // bound driver, NULL = none
 	char *framebuffer; // the firmware's, in a BAR of this GPU and with a driver: "efi-framebuffer.0"; NULL = none
-	bool is_reserved;  // no driver is bound, and driver_override keeps it for virtual machines
 	bool is_vf;        // SR-IOV virtual function of a GPU in this same machine
 };
 
