@@ -29,17 +29,26 @@ def git(*words):
     return done.stdout.split("\n")[:-1] if done.returncode == 0 else None
 
 
+def complete_pass():
+    if not os.path.exists(PASSED):
+        return ""
+    with open(PASSED, encoding="ascii") as file:
+        return file.read().split()[0]
+
+
 def changed_files():
-    """(files, since what) that differ from the last tree for which everything passed; files is None when nobody knows."""
+    """(files, since what) of this tree; files is None when nobody knows. A contributor's are those since the branch that he
+    cloned. CHECK_SINCE names another commit; `passed`, which continuous integration says: the last complete pass."""
     since = os.environ.get("CHECK_SINCE", "")
-    if not since and os.path.exists(PASSED):
-        with open(PASSED, encoding="ascii") as file:
-            since = file.read().split()[0]
+    if not since:
+        since = next((found[0] for branch in ("@{upstream}", "origin/HEAD") if (found := git("merge-base", "HEAD", branch))), "passed")
+    if since == "passed":
+        since = complete_pass()
     if not since:
         return None, "there is no record of a complete `make check-all`"
     files = git("diff", "--name-only", since, "--")
     if files is None:
-        return None, f"commit {since[:12]}, for which everything passed, is not in this clone"
+        return None, f"commit {since[:12]} is not in this clone"
     return files + (git("ls-files", "--others", "--exclude-standard") or []), f"commit {since[:12]}"
 
 
@@ -59,6 +68,19 @@ def choose(plan, tests, changed):
     if files is None:
         left_out.append(([], f"changes bring nothing back in this run: {since}"))
     return [n for n in tests if n in chosen], left_out, widened
+
+
+def keep(choice, room, minutes):
+    """The same choice, but of what changes brought back only what there is room for."""
+    chosen, left_out, widened = choice
+    brought, kept = {n for names, _ in widened for n in names}, []
+    for names, why in widened:
+        over = [n for n in names if n not in room]
+        if len(over) < len(names):
+            kept.append(([n for n in names if n in room], why))
+        if over:
+            left_out.append((over, f"{minutes} minutes have no room for them, although {why}"))
+    return [n for n in chosen if n in room or n not in brought], left_out, kept
 
 
 def lint(tests):

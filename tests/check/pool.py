@@ -22,7 +22,8 @@ class Job:
     name: str  # TIER/NAME
     command: list
     processors: int = 1  # that it keeps busy; 0: it waits, most of its time
-    seconds: float = 10  # what it takes, about: the longest start first
+    seconds: float = 10  # what it takes, about: of one turn the longest start first
+    turn: int = 0  # a lower one starts first
     needs: list = dataclasses.field(default_factory=list)  # names of jobs that must have passed
     memory: int = 0  # MiB
     files: int = 0  # MiB that it writes below TMPDIR; 0: nobody knows, and it gets a folder on a disk
@@ -175,12 +176,12 @@ def settle(jobs, by_name):
 
 
 def ready(jobs, by_name, running, processors, memory):
-    """The job to start now. Of those that compute the longest has its turn, and who needs more room than there is gets it
+    """The job to start now. Of those that compute the first turn's longest is next, and who needs more room than there is gets it
     before others: a compile would never find two processors free. Those that wait have places of their own."""
     able = [job for job in jobs if job.state == "waiting" and all(by_name[n].state == "passed" for n in job.needs if n in by_name)]
     memory -= sum(job.memory for job in running)
     for waits, places in ((False, processors + 1), (True, 2 * processors)):
-        job = max((job for job in able if (job.processors == 0) == waits), key=lambda job: job.seconds, default=None)
+        job = max((job for job in able if (job.processors == 0) == waits), key=lambda job: (-job.turn, job.seconds), default=None)
         taken = sum(other.processors or 1 for other in running if (other.processors == 0) == waits)
         if job and taken + (job.processors or 1) <= places and job.memory <= memory:
             return job

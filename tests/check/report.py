@@ -26,10 +26,10 @@ def inputs_changed():
     return done.stdout.strip().split("\n") if done.returncode == 0 and done.stdout.strip() else []
 
 
-def begin(count, left_out, widened):
+def begin(count, left_out, widened, seconds):
     progress["of"] = count
-    print(f"{count} tests of {count + sum(len(names) for names, _ in left_out)}, on {os.cpu_count()} processors; "
-          f"logs are in build/check", flush=True)
+    print(f"{count} tests of {count + sum(len(names) for names, _ in left_out)}, on {os.cpu_count()} processors, about "
+          f"{round(seconds / 60) or 1} min; logs are in build/check", flush=True)
     for names, why in widened:
         print(f"widened: {len(names)} more, since {why}")
 

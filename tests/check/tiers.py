@@ -87,7 +87,7 @@ def cli_asan(name):
 
 
 def services(name):
-    return bats("services", name, processors=0, seconds=40)
+    return bats("services", name, processors=0, seconds={"cosign": 800, "nvidia": 400}.get(name, 40))  # the first time
 
 
 def cluster(name):
@@ -102,7 +102,7 @@ def images(name):
 
 
 def matrix(name, processors):
-    return Job(f"matrix/{name}", ["scripts/matrix.sh", name], processors=processors, seconds=1000,
+    return Job(f"matrix/{name}", ["scripts/matrix.sh", name], processors=processors, seconds=300,
                limit=8 * 3600 if name == "today" else 3600, inputs=name.upper().split("@"),
                needs=["build/release", "prepare/inputs"])
 
@@ -127,7 +127,7 @@ def vm(name):
         needs.append("prepare/images")
     return Job(f"vm/{name}", ["tests/vm/run", name], needs=needs, memory=memory, limit=7200,
                inputs=[key, *(word for row in packages for word in row[len("matrix/"):].upper().split("@"))],
-               seconds=int(header(script, "timeout", "300").split()[0]) / 10)
+               seconds=int(header(script, "timeout", "300").split()[0]) / 4)
 
 
 def roots(name, processors):
@@ -149,7 +149,7 @@ def preparations(tests, processors):
     """What has to be there before the tests, of it what these tests need."""
     def make(name, *targets, mode="release", seconds=60):
         command = ["make", "-s", f"-j{processors}", "CC=ccache gcc", "WERROR=1", f"MODE={mode}", *targets]
-        return Job(f"build/{name}", command, processors=processors, seconds=10000 + seconds, counts=False, limit=3600)
+        return Job(f"build/{name}", command, processors=processors, seconds=seconds, counts=False, limit=3600)
 
     def prepare(tier, program="", **job):
         path = ENVIRONMENT.format(tier)
@@ -157,13 +157,13 @@ def preparations(tests, processors):
         return Job(f"prepare/{tier}", command, counts=False, limit=5400, output=path, **job)
     every = {job.name: job for job in (
         make("release", "all", "static", seconds=90),
-        make("unit", "unit-build", mode="asan", seconds=80),
-        make("asan", "all", mode="asan", seconds=0),
+        make("unit", "unit-build", mode="asan", seconds=230),
+        make("asan", "all", mode="asan", seconds=80),
         make("cluster", "build/release/cluster/client", "build/release/cluster/conform", seconds=70),
-        Job("build/fuzz", ["scripts/fuzz.sh", "--list"], processors=processors, seconds=9000, counts=False, limit=3600),
-        prepare("inputs", "scripts/inputs.sh", processors=0, seconds=20000),
-        prepare("images", seconds=5000, needs=["build/release", "prepare/inputs"]),
-        prepare("cluster", seconds=8000, processors=processors, may_lack=True),
+        Job("build/fuzz", ["scripts/fuzz.sh", "--list"], processors=processors, seconds=300, counts=False, limit=3600),
+        prepare("inputs", "scripts/inputs.sh", processors=0, seconds=60),
+        prepare("images", seconds=110, needs=["build/release", "prepare/inputs"]),
+        prepare("cluster", seconds=600, processors=processors, may_lack=True),
     )}
     every["build/asan"].needs = ["build/unit"]  # two makes in one folder are one too many
     every["build/cluster"].needs = ["build/release"]
@@ -185,7 +185,53 @@ def jobs(tests, processors):
             "roots": functools.partial(roots, processors=processors), "fuzz": fuzz,
             "arm64": functools.partial(arm64, processors=processors)}
     made = [make[tier](name) for tier, name in (test.split("/", 1) for test in tests)]
+    every = preparations(made, processors) + made
     known = report.times()
-    for job in made:
-        job.seconds = known.get(job.name, job.seconds) if not job.name.startswith("matrix/") else job.seconds
-    return preparations(made, processors) + made
+    for job in every:
+        job.seconds = known.get(job.name, job.seconds)
+        job.turn = turn(job)
+    return every
+
+
+# The first answers come from what is quick: a misspelt word is told before a guest has booted.
+TURNS = ("lint", "unit", "cli", "services")
+
+
+def turn(job):
+    """Which jobs start first: a lower number, and then the longest."""
+    tier, _, name = job.name.partition("/")
+    if job.name in ("build/release", "prepare/inputs"):
+        return 0
+    tier = name if tier in ("build", "prepare") else tier
+    return TURNS.index(tier) + 1 if tier in TURNS else len(TURNS) + 1
+
+
+def estimate(made, processors):
+    """Seconds by the clock, about: as many jobs as there are processors and one more run at once; those that wait cost little."""
+    return sum(job.seconds * max(job.processors, 0.3) for job in made) / (processors + 1)
+
+
+def fit(chosen, widened, minutes, processors):
+    """Of the tests that changes brought back those that a run of so many minutes has room for, the cheapest first. What a
+    test needs counts for it, the modules of a guest as well."""
+    by_name = {job.name: job for job in jobs([*chosen, *widened], processors)}
+    rows = {need for job in by_name.values() for need in job.needs} & set(names())
+    by_name |= {job.name: job for job in jobs(sorted(rows), processors)}
+
+    def whole(names):
+        wanted, queue = set(), list(names)
+        while queue:
+            name = queue.pop()
+            if name in by_name and name not in wanted:
+                wanted.add(name)
+                queue += by_name[name].needs
+        return wanted
+
+    def cost(names):
+        return estimate([by_name[name] for name in names], processors)
+    taken, room = whole(chosen), []
+    for name in sorted(widened, key=lambda name: cost(whole([name]) - taken)):
+        if cost(taken | whole([name])) <= minutes * 60:
+            taken |= whole([name])
+            room.append(name)
+    return room

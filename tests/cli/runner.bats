@@ -184,10 +184,51 @@ EOF
   check
   assert_output --partial "engine/part.c changed since commit"
   assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+  CHECK_MINUTES=9 check
+  assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+  CHECK_MINUTES=0 check
+  assert_output --partial "0 minutes have no room for them, although engine/part.c changed since commit"
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
   echo 0123456789012345678901234567890123456789 >tests/check/passed
   check
   assert_output --partial "is not in this clone"
   assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+}
+
+@test "in a clone what its own branch changed selects tests, and the last complete pass where that is asked for" {
+  script jobs/a 'echo "ok 1 - a"'
+  script jobs/b 'echo "ok 1 - b"'
+  lists 'check lint/a' 'check-all lint/b engine/*'
+  mkdir "$tree/engine"
+  cd "$tree"
+  printf 'build\n' >.gitignore
+  git init -q . && git config user.name a && git config user.email a@b && git add -A && git commit -qm one
+  git rev-parse HEAD >tests/check/passed
+  touch engine/part.c
+  git add -A && git commit -qm two
+  git clone -q "$tree" "$BATS_TEST_TMPDIR/clone"
+  tree=$BATS_TEST_TMPDIR/clone
+  cd "$tree"
+  check
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+  CHECK_SINCE=passed check
+  assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+  touch engine/mine.c
+  check
+  assert_output --partial "engine/mine.c changed since commit"
+  assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+}
+
+@test "the quick tiers come first" {
+  mkdir "$tree/tests/cli"
+  export ORDER=$BATS_TEST_TMPDIR/order
+  printf '@test "one" { echo cli >>"$ORDER"; }\n' >"$tree/tests/cli/a.bats"
+  printf 'all static:\n' >"$tree/Makefile"
+  for job in a b c d; do script "jobs/$job" 'echo "ok 1 - a"; echo lint >>"$ORDER"; sleep 0.2'; done
+  lists 'check lint' 'check cli' 'check-all cli-asan'
+  check --jobs 1
+  assert_equal "${lines[-1]}" "5 passed, 0 failed, 0 skipped"
+  assert_equal "$(head -n 3 "$ORDER" | uniq)" lint
 }
 
 @test "a test in no list, in two, or in no tier, and a pattern that matches nothing are found" {
