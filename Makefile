@@ -23,9 +23,7 @@ CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION
   $(if $(LACK),,$(shell $(PKG_CONFIG) --cflags $(PKGS)))
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef -Wformat=2 -Wvla -Wcast-qual
 $(if $(filter release,$(MODE)),$(if $(shell command -v $(firstword $(CC))),$(eval -include $B/hardening.mk)))
-# No tables to unwind by: 150 KB of a stripped program that nothing reads; -g still writes .debug_frame for debuggers.
-CFLAGS_release := -O2 -g -U_FORTIFY_SOURCE $(HARDENING) -fstack-protector-strong -fPIE -ffunction-sections -fdata-sections \
-  -fno-asynchronous-unwind-tables -fno-unwind-tables
+CFLAGS_release := -O2 -g -U_FORTIFY_SOURCE $(HARDENING) -fstack-protector-strong -fPIE -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables
 CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CFLAGS_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_coverage := -O0 -g --coverage -ffunction-sections -fdata-sections

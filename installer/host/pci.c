@@ -95,8 +95,8 @@ static bool is_for_guests(const char *driver)
 	       str_eq(driver, "xen-pciback");
 }
 
-// Nothing that the kernel tells only under the lock of the device, as driver_override: a probe or an unbind that hangs keeps
-// that lock, and who reads it then hangs, too, and cannot be killed.
+// Reads nothing that the kernel tells only under the lock of the device, as driver_override: a probe or an unbind that
+// hangs keeps that lock, and who reads it then hangs, too, and cannot be killed.
 static bool read_gpu(const struct root *kern, const char *address, struct gpu *ret)
 {
 	enum { NVIDIA = 0x10de };

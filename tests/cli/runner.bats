@@ -207,8 +207,7 @@ EOF
   touch engine/part.c
   git add -A && git commit -qm two
   git clone -q "$tree" "$BATS_TEST_TMPDIR/clone"
-  tree=$BATS_TEST_TMPDIR/clone
-  cd "$tree"
+  cd "$BATS_TEST_TMPDIR" && rm -rf "$tree" && mv clone "$tree" && cd "$tree"
   check
   assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
   CHECK_SINCE=passed check
