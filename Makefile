@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # make            build/release/kmodsmith            make demo    the main job on a real kernel with simulated GPUs
 # make static     build/release/kmodsmith-static     make images  the container images, in build/images
-# make MODE=asan  with ASan and UBSan                make check   what a change can break
+# make MODE=asan  with ASan and UBSan                make check   what a change can break; check-mine: in a minute
 # make fuzz, make coverage, make mutate, make measure: see scripts/NAME
 # V=1 shows the commands, CC=clang builds with clang, B=DIR builds elsewhere, ARCH=arm64 builds for arm64 (CONTRIBUTING.md).
 MODE ?= release
@@ -45,8 +45,8 @@ SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
 FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$(wildcard tests/fuzz/*.c)))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images images-test unit unit-build install uninstall deb rpm tarball clean deps demo demo-cluster demo-registry check check-all \
-  cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
+.PHONY: all static images images-test unit unit-build install uninstall deb rpm tarball clean deps demo demo-cluster demo-registry check check-mine \
+  check-all cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
 all: $B/kmodsmith $B/completion/kmodsmith
 
 $B/hardening.mk: Makefile scripts/hardening.sh
@@ -110,8 +110,8 @@ unit-build: $(UNIT)
 unit cli services cluster images-test matrix vm lint:
 	@scripts/check.sh $(@:images-test=images)
 cluster-oldest: ; @KUBERNETES=1.30 scripts/check.sh cluster
-check check-all:
-	@scripts/check.sh $(if $(filter check-all,$@),--all)
+check check-mine check-all:
+	@scripts/check.sh $(patsubst -%,--%,$(@:check%=%)) $(if $(RESUME),--resume)
 print-flags: # one a line, for scripts/analyze.sh
 	@printf '%s\n' $(CPPFLAGS) -std=gnu11 $(WARN)
 deps demo demo-cluster demo-registry fuzz coverage mutate:

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that can be said about the code without running it. TAP: one line a check, what it found below it.
-#   scripts/lint.sh [CHECK...]    these checks; * as in a shell: 'rule-*', 'c:*'. Without a name all of them.
-#   scripts/lint.sh --list        their names
-# (gcc's warnings: the builds that the tests run are made with WERROR=1.)
+#   scripts/lint.sh [CHECK...]    these checks, else all; * as in a shell: 'rule-*', 'c:*'; --list prints their names
+# LINT_FILES: lines of paths; format, shellcheck and codespell look only at these. (gcc's warnings: the tests' builds, WERROR=1.)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 mapfile -t ch < <(find installer kmod precompiled tests/{unit,sim,fuzz} -name '*.[ch]' 2>/dev/null | sort)
@@ -13,14 +12,15 @@ mapfile -t sh < <(grep -rlE '^#!.*(bash|/sh|bats)$' .ci scripts tests kmod image
 mapfile -t text < <(find ./*.md docs installer kmod precompiled scripts deploy images tests -type f 2>/dev/null |
   grep -E '\.([ch]|sh|bash|bats|md|scd|def|py|toml)$')
 mapfile -t rules < <(scripts/rules.sh --list)
+only() { sed 's#^\./##' | if [ -n "${LINT_FILES-}" ]; then grep -xF "$LINT_FILES" || :; else cat; fi; }
 
 all() { printf '%s\n' format "${rooms[@]/#/c:}" clang-build shellcheck codespell includes lists subjects unused names release "${rules[@]/#/rule-}"; }
-shells() { # each file once, its neighbours only where it reads them
-  printf '%s\0' "${sh[@]}" | xargs -0 -n8 -P"$(nproc)" shellcheck -x
+shells() {
+  printf '%s\n' "${sh[@]}" | only | xargs -r -d '\n' -n8 -P"$(nproc)" shellcheck -x
 }
 format() { # versions differ in what they do with macros; `make format` is run with this one, Debian 12's
   [[ $(clang-format --version) == *"version 14."* ]] || { echo "the code has the format of clang-format 14, this is another"; return 77; }
-  clang-format --dry-run --Werror "${ch[@]}"
+  printf '%s\n' "${ch[@]}" | only | xargs -r -d '\n' clang-format --dry-run --Werror
 }
 run_check() { # CHECK; status 77: skipped, and why
   case $1 in
@@ -28,7 +28,7 @@ run_check() { # CHECK; status 77: skipped, and why
   c:*) scripts/analyze.sh "${1#c:}" ;;
   clang-build) make -s -j"$(nproc)" CC=clang WERROR=1 B=build/lint-clang V=0 all unit-build ;; # its optimizer warns of some more
   shellcheck) shells ;;
-  codespell) codespell -q 3 -L buildd,asymmetri,renderd --ignore-regex '\\[nrt]' "${text[@]}" ;;
+  codespell) printf '%s\n' "${text[@]}" | only | xargs -r -d '\n' codespell -q 3 -L buildd,asymmetri,renderd --ignore-regex '\\[nrt]' ;;
   includes) scripts/includes.sh ;;
   lists) tests/check/run --lint ;;
   subjects) scripts/subjects.sh ;;

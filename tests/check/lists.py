@@ -3,6 +3,7 @@
 import fnmatch
 import glob
 import os
+import re
 import subprocess
 import time
 import tomllib
@@ -36,12 +37,13 @@ def complete_pass():
         return file.read().split()[0]
 
 
-def changed_files():
+def changed_files(without_a_remote="passed"):
     """(files, since what) of this tree; files is None when nobody knows. A contributor's are those since the branch that he
     cloned. CHECK_SINCE names another commit; `passed`, which continuous integration says: the last complete pass."""
     since = os.environ.get("CHECK_SINCE", "")
     if not since:
-        since = next((found[0] for branch in ("@{upstream}", "origin/HEAD") if (found := git("merge-base", "HEAD", branch))), "passed")
+        since = next((found[0] for branch in ("@{upstream}", "origin/HEAD") if (found := git("merge-base", "HEAD", branch))),
+                     without_a_remote)
     if since == "passed":
         since = complete_pass()
     if not since:
@@ -68,6 +70,26 @@ def choose(plan, tests, changed):
     if files is None:
         left_out.append(([], f"changes bring nothing back in this run: {since}"))
     return [n for n in tests if n in chosen], left_out, widened
+
+
+def mine(tests, files):
+    """The lint of changed files, changed tests that take seconds, and the unit tests that include a changed header, or that of
+    a changed C file."""
+    wanted = {"lint/includes", "lint/lists", "lint/names", "lint/codespell", "lint/rule-*"} if files else set()
+    for path in files:
+        kind = os.path.splitext(path)[1]
+        if kind in (".c", ".h"):
+            wanted |= {"lint/format", f"lint/c:{os.path.dirname(path)}"}
+            header = re.sub(r"^installer/", "", os.path.splitext(path)[0]) + ".h"
+            wanted |= {f"unit/{os.path.basename(test)[:-2]}" for test in glob.glob("tests/unit/*_test.c") if test == path or
+                       f'#include "{header}"' in open(test, encoding="utf-8").read()}
+        elif kind in (".sh", ".bash", ".bats"):
+            wanted.add("lint/shellcheck")
+        if kind == ".bats" and path.startswith(("tests/cli/", "tests/services/")):
+            wanted.add(path.removeprefix("tests/").removesuffix(".bats"))
+        if kind == ".md":
+            wanted.add("cli/docs")
+    return [name for name in tests if match(wanted, [name])]
 
 
 def keep(choice, room, minutes):

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import fcntl
+import glob
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import time
 import report
 
 LOGS = "build/check"
+HANGS = 3
 
 
 @dataclasses.dataclass
@@ -27,7 +29,7 @@ class Job:
     needs: list = dataclasses.field(default_factory=list)  # names of jobs that must have passed
     memory: int = 0  # MiB
     files: int = 0  # MiB that it writes below TMPDIR; 0: nobody knows, and it gets a folder on a disk
-    limit: int = 1200  # seconds, for one that hangs
+    limit: int = 1200  # seconds of processor; HANGS times as many by the clock: a slow machine is no defect of a test
     env: dict = dataclasses.field(default_factory=dict)
     environment: str = ""  # a file with more of it
     output: str = ""  # a preparation's own KEY=VALUE lines
@@ -218,6 +220,16 @@ def run(jobs, processors):
         return True
 
 
+def spent(job):
+    """Seconds of processor of the job, its children and those that ended."""
+    ticks = 0
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15])) if int(fields[3]) == job.process.pid else 0  # its session
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def wait(running):
     """Until one has ended; one that hangs is ended."""
     while True:
@@ -229,9 +241,10 @@ def wait(running):
             report.finished(job)
             return
         for job in running.values():
-            if time.monotonic() - job.begun > job.limit:
+            took = time.monotonic() - job.begun
+            if took > job.limit and (took > job.limit * HANGS or spent(job) > job.limit):
                 with open(job.log, "a", encoding="utf-8") as log:
-                    print(f"\nended after {job.limit} s: it hangs", file=log)
+                    print(f"\nended after {took:.0f} s, {spent(job):.0f} of processor: it hangs", file=log)
                 stop(job)
                 job.limit += 10
         time.sleep(0.05)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run prints: a line for each job that ended, what failed below it, and the closing tables."""
+import functools
 import json
 import os
 import re
@@ -56,6 +57,7 @@ def finished(job):
         (f", {job.skipped} skipped" if job.skipped else "") if job.counts else ""
     print(f"[{progress['done']:3}/{progress['of']}] {words[job.state]:7} {job.name:34} {job.wall:6.1f} s  {checks}"
           f"{'  ' + job.why if job.why and job.why != 'failed' else ''}", flush=True)
+    store_result(job)
     if job.state == "failed":
         print("\n".join("    " + line for line in failures(job.log)), f"\n    the whole log: {job.log}", flush=True)
 
@@ -97,7 +99,6 @@ def end(jobs, left_out, widened, wall, interrupted):
     if interrupted:
         print("\ninterrupted: the counts are of what had ended by then")
     store_times(jobs)
-    store_results(jobs)
     p, f, s = (sum(getattr(job, what) for job in jobs) for what in ("passed", "failed", "skipped"))
     p -= sum(job.passed for job in jobs if not job.counts)
     f += len(blocked) + bool(interrupted)
@@ -117,9 +118,23 @@ def store_times(jobs):
     replace(TIMES, known)
 
 
-def store_results(jobs):
-    """How each test of this checkout ended when it ran last."""
-    known = ids.results()
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    known.update({job.name: {"state": job.state, "at": now} for job in jobs if job.counts and job.state != "waiting"})
-    replace(ids.RESULTS, known)
+@functools.cache
+def commit():
+    """The commit of this tree; "" where it has changes of its own."""
+    done = subprocess.run("git rev-parse HEAD && git status --porcelain", shell=True, capture_output=True, text=True)
+    words = done.stdout.split("\n")[:-1]
+    return words[0] if len(words) == 1 else ""
+
+
+def store_result(job):
+    """How each test of this checkout ended when it ran last, at once: a run may be cut off."""
+    if job.counts:
+        known = ids.results()
+        known[job.name] = {"state": job.state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit(),
+                           "long": os.environ.get("CHECK") == "all"}
+        replace(ids.RESULTS, known)
+
+
+def passed_before():
+    """The tests that passed in their long form on the commit of this tree."""
+    return [name for name, was in ids.results().items() if was["state"] == "passed" and was.get("long") and commit() and was.get("commit") == commit()]

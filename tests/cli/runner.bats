@@ -253,9 +253,55 @@ EOF
   assert_output --partial "tests/attic/old.bats: is in no tier"
 }
 
-@test "an unknown test name is refused with a hint how to list all" {
-  script jobs/a ''
-  check lint/nothing
+@test "an unknown test name is refused with the nearest one, and how to list all" {
+  script jobs/format ''
+  check lint/frmat
   assert_failure
-  assert_output --partial "no test 'lint/nothing'; tests/check/run --list prints them all"
+  assert_output --partial "no test 'lint/frmat'; did you mean 'lint/format'? tests/check/run --list prints them all"
+  check nothing
+  assert_output --partial "no test 'nothing'; tests/check/run --list prints them all"
+}
+
+@test "check-mine runs the lint of the changed files, and says so where nothing changed" {
+  script jobs/shellcheck 'echo "ok 1 - $LINT_FILES"'
+  script jobs/format 'echo "ok 1 - a"'
+  cd "$tree"
+  printf 'build\n' >.gitignore
+  git init -q . && git config user.name a && git config user.email a@b && git add -A && git commit -qm one
+  check --mine
+  assert_failure
+  assert_output "check: nothing changed since commit HEAD"
+  touch mine.sh
+  check --mine
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+  assert_equal "$(<build/check/lint/shellcheck.log)" "ok 1 - mine.sh"
+}
+
+@test "a run that was cut off goes on: what passed on the same commit is not run again" {
+  export READY=$BATS_TEST_TMPDIR/ready
+  script jobs/a 'echo "ok 1 - a"'
+  script jobs/b '[ ! -e "$READY" ] || echo "ok 1 - b"'
+  cd "$tree"
+  printf 'build\n' >.gitignore
+  git init -q . && git config user.name a && git config user.email a@b && git add -A && git commit -qm one
+  check --all
+  assert_equal "${lines[-1]}" "1 passed, 1 failed, 0 skipped"
+  touch "$READY"
+  check --all --resume
+  assert_output --partial "1 test passed on this commit before"
+  assert_output --partial "Recorded in tests/check/passed"
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+  echo >>jobs/a
+  check --all --resume
+  assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+}
+
+@test "a test that computes beyond its limit is ended; one that waits has three times as long" {
+  script jobs/a 'while :; do :; done'
+  script jobs/b 'sleep 2.5; echo "ok 1 - b"'
+  sed -i 's/^    limit: int = 1200/    limit: int = 1/' "$tree/tests/check/pool.py"
+  check
+  assert_output --regexp 'ended after [1-9] s, [1-9] of processor: it hangs'
+  assert_output --regexp 'ok +lint/b '
+  assert_equal "${lines[-1]}" "1 passed, 1 failed, 0 skipped"
 }
