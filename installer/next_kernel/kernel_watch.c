@@ -34,6 +34,7 @@ static void watch_kernel_dirs(const struct kernel_watch *n)
 					    "boot/efi/loader/entries",
 					    "usr/src",
 					    "usr/src/kernels",
+					    "etc/kmodsmith", // which driver
 					    "run/ostree" };
 	struct err ignored;
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)

@@ -421,17 +421,6 @@ void prebuild_done(struct prebuild *p)
 	free(p->stored_source);
 }
 
-static void add_file_stamp(char **text, const char *path)
-{
-	struct err ignored;
-	struct stat st;
-	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, &ignored);
-	str_add(text, " %s", path);
-	if (fd >= 0 && fstat(fd, &st) == 0)
-		str_add(text, " %ju %ju.%09ld", (uintmax_t)st.st_size, (uintmax_t)st.st_mtim.tv_sec,
-			st.st_mtim.tv_nsec);
-}
-
 // The payload whose sources would be compiled.
 static void add_payload_stamp(const struct prebuild *p, char **text)
 {
@@ -453,13 +442,13 @@ static void make_inputs(struct prebuild *p)
 				      module_type_name(w->flavour), modules, w->is_rt_allowed, w->is_compile_forbidden,
 				      signing ? signing : "");
 	if (w->source)
-		add_file_stamp(&text, w->source);
+		file_add_stamp(&text, w->source);
 	else
 		add_payload_stamp(p, &text);
 	for (size_t i = 0; w->headers && i < w->headers->count; i++)
-		add_file_stamp(&text, w->headers->items[i]);
+		file_add_stamp(&text, w->headers->items[i]);
 	if (w->patches)
-		add_file_stamp(&text, w->patches->name);
+		file_add_stamp(&text, w->patches->name);
 	digest_data(text, strlen(text), p->inputs);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "service/service_kernels.h"
 
+#include "base/file/file.h"
 #include "base/process/boot_record.h"
 #include "base/process/log.h"
 #include "host/kernel.h"
@@ -18,7 +19,7 @@ static unsigned limit_seconds(unsigned seconds, unsigned otherwise)
 	return !seconds ? otherwise : seconds < DAY_S ? seconds : DAY_S;
 }
 
-// The kernels as they are now, in one digest; what the boot loader starts is part of it.
+// The kernels as they are now, in one digest; what the boot loader starts and the configuration are part of it.
 static int digest_kernels(const struct service_kernels *k, char ret[DIGEST_HEX + 1], size_t *ret_count, struct err *err)
 {
 	auto_str char *running = NULL, *text = NULL;
@@ -31,6 +32,8 @@ static int digest_kernels(const struct service_kernels *k, char ret[DIGEST_HEX +
 	for (size_t i = 0; i < c.count; i++)
 		str_add(&text, "%s %s %s\n", c.items[i].release, c.items[i].stamp,
 			c.items[i].lacks ? c.items[i].lacks : "");
+	if (k->request.config)
+		file_add_stamp(&text, k->request.config);
 	digest_data(text, strlen(text), ret);
 	*ret_count = c.count;
 	return 0;

@@ -10,6 +10,7 @@
 struct service_kernels_request { // borrowed, until service_kernels_done()
 	const struct root *host, *kern, *state;
 	const struct strv *roots; // where an updater has the root of the next boot
+	const char *config;       // what the child reads anew each time; NULL = all that it knows is in its words
 	unsigned interval_s, quiet_s;
 };
 struct service_kernels {

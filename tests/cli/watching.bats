@@ -199,3 +199,35 @@ slow_driver() { # SECONDS
   leave
   assert_file_contains "$log" "the driver stays loaded"
 }
+
+@test "another driver is configured: the watcher looks for it at once; the command line still outranks it" {
+  driver() { jq -r .driver "$ROOT/$record" 2>/dev/null; }
+  is_driver() { [ "$(driver)" = "$1" ]; }
+  local configured=$ROOT/etc/kmodsmith/kmodsmith.conf
+  mkdir -p "${configured%/*}"
+  printf '%s\n' 'driver = 535.261.03' "from = oci:$package" 'insecure-skip-verify = yes' >"$configured"
+  modules
+  image
+  index
+  KMODSMITH_CONFIG=$configured "$KMODSMITH" watch --root "$ROOT" --quiet-time 1 --flavour open >>"$log" 2>&1 3>&- &
+  watcher=$!
+  soon is_verdict $next ready
+  assert_equal "$(looks)" 1
+  printf 'driver = 550.163.01\n' >>"$configured"
+  soon is_driver 550.163.01
+  assert_equal "$(verdict $next)" impossible # its --from has none
+  sed -i 's/^driver = 550/version = 550/' "$configured"
+  soon grep -q "line 4: unknown key 'version'" "$log"
+  sed -i '/^version/d' "$configured"
+  soon is_driver 535.261.03
+  soon is_verdict $next ready
+  leave
+  rm "$ROOT/$record"
+  KMODSMITH_CONFIG=$configured watch
+  soon is_verdict $next ready
+  printf 'driver = 550.163.01\n' >>"$configured"
+  rm "$ROOT/$record"
+  soon is_verdict $next ready # looked at again
+  is_driver 535.261.03
+  leave
+}

@@ -107,3 +107,14 @@ int file_open_arg(const char *path, int flags, struct err *err)
 	int fd = open(path, flags | O_CLOEXEC, 0666);
 	return fd < 0 ? file_fail("open", path, err) : fd;
 }
+
+void file_add_stamp(char **text, const char *path)
+{
+	struct err ignored;
+	struct stat st;
+	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, &ignored);
+	str_add(text, " %s", path);
+	if (fd >= 0 && fstat(fd, &st) == 0)
+		str_add(text, " %ju %ju.%09ld", (uintmax_t)st.st_size, (uintmax_t)st.st_mtim.tv_sec,
+			st.st_mtim.tv_nsec);
+}

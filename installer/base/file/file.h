@@ -15,3 +15,4 @@ void file_unmap(const void *map, size_t len);
 int file_copy(int from, int to, const char *name, struct err *err);
 // For arguments that a user typed: a path relative to the working directory, outside of any root.
 int file_open_arg(const char *path, int flags, struct err *err);
+void file_add_stamp(char **text, const char *path); // of such a path: what another file in its place changes

@@ -238,6 +238,12 @@ enum opt_source entry_source_of(const char *option)
 	return running.in ? opt_source_of(running.parsed, option) : OPT_DEFAULT;
 }
 
+void entry_add_arguments(struct strv *ret)
+{
+	for (int i = 1; running.in && i < running.in->argc; i++)
+		strv_add(ret, str_dup(running.in->argv[i]));
+}
+
 const char *entry_config_name(void)
 {
 	return running.in ? running.in->config_name : NULL;

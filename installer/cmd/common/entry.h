@@ -16,6 +16,7 @@ int entry_values(const struct cmd *cmd, int argc, char **argv, void *values);
 void entry_add_origin(struct err *err);
 // Who set the value of the running command's option. OPT_DEFAULT: nobody, or it gave way to another option.
 enum opt_source entry_source_of(const char *option);
+void entry_add_arguments(struct strv *ret);   // of the running command, as they were typed
 const char *entry_config_name(void);          // the configuration file, there or not; NULL = no command runs
 bool entry_is_configured(const char *option); // its value is of the configuration file or the environment
 // The running command's values, from its current environment. values: zeroed.

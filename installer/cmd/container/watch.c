@@ -2,6 +2,7 @@
 #include "cmd/container/watch.h"
 
 #include "cluster/node_state/next_kernel_report.h"
+#include "cmd/common/entry.h"
 #include "cmd/common/share.h"
 #include "cmd/container/report.h"
 #include "journal/journal.h"
@@ -57,11 +58,15 @@ int watch_part_open(const struct watch_values *v, const struct opt *const *table
 		strv_add(&words.args, str_dup(own[i]));
 	for (size_t i = 0; i < v->next_roots.count; i++)
 		strv_add(&ret->roots, str_dup(v->next_roots.items[i]));
-	opt_words(tables, values, &cmd_watch, &words.args, &words.env);
+	if (tables)
+		opt_words(tables, values, &cmd_watch, &words.args, &words.env);
+	else
+		entry_add_arguments(&words.args);
 	const struct service_kernels_request request = { .host = &ret->machine.host,
 							 .kern = &ret->machine.kern,
 							 .state = &ret->state,
 							 .roots = &ret->roots,
+							 .config = tables ? NULL : entry_config_name(),
 							 .interval_s = v->interval_s,
 							 .quiet_s = v->quiet_s };
 	service_kernels_open(&request, &words, &ret->kernels, ret_part);
@@ -296,7 +301,7 @@ static int watch_until_stopped(const struct watch_values *v, struct err *err)
 	size_t count = 1;
 	sigset_t signals;
 	service_block(&signals);
-	if (watch_part_open(v, cmd_watch.opts, v, &kernels, &parts[0], err) < 0 ||
+	if (watch_part_open(v, NULL, NULL, &kernels, &parts[0], err) < 0 ||
 	    serve_child_open(&v->listen, cmd_watch.opts, v, &server, err) < 0)
 		return -1;
 	if (v->listen.listen)

@@ -25,7 +25,9 @@ struct watch_part {
 	((struct watch_part){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
 			      .state = ROOT_NONE,                                  \
 			      .kernels = SERVICE_KERNELS_NONE })
-// tables, values: options that are passed on to the child, as far as it knows them. ret must stay where it is.
+// tables, values: options that are passed on to the child, as far as it knows them. NULL: the running command is
+// `watch`, and the child gets its arguments and reads the configuration, which may be another one by then.
+// ret must stay where it is.
 int watch_part_open(const struct watch_values *v, const struct opt *const *tables, const void *values,
 		    struct watch_part *ret, struct service_part *ret_part, struct err *err);
 void watch_part_done(struct watch_part *p); // ends the child
