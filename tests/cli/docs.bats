@@ -285,7 +285,7 @@ walk() { # SCRIPT: as the reader's shell
   assert_equal "$(wc -l <start)" 7
   walk start
   assert_output --partial "READY since"
-  assert_equal "$(cat enabled)" "enable kmodsmith kmodsmith-watch"
+  assert_equal "$(cat enabled)" "enable --now kmodsmith kmodsmith-watch"
   export KMODSMITH_CONFIG=$ROOT/etc/kmodsmith/kmodsmith.conf
   assert_equal "$(cat "$KMODSMITH_CONFIG")" "driver = $old"
   [[ $stderr == *"to have it at each boot, and for the next kernel: printf '%s\n' 'driver = $old' 'source = $PWD/NVIDIA-Linux-x86_64-$old.run' >>/etc/kmodsmith/kmodsmith.conf"* ]]
@@ -346,7 +346,7 @@ boot() { # KERNEL: the recorded machine, into it
   printf '#!/bin/sh\necho "$*"\n' | tee bin/update-initramfs >bin/systemctl
   follow migrating dkms
   assert_line "ready"
-  assert_line "enable kmodsmith kmodsmith-watch"
+  assert_line "enable --now kmodsmith kmodsmith-watch"
   host h100x8
   follow migrating image
   assert_line "ready"

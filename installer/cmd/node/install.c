@@ -121,7 +121,7 @@ static void offer_configuration(const struct job *j)
 		log_info("to have it at each boot, and for the next kernel: printf '%%s\\n'%s >>%s%s", text,
 			 entry_config_name(),
 			 root_exists(&j->machine.host, "run/systemd/system") ?
-				 " && systemctl enable kmodsmith kmodsmith-watch" :
+				 " && systemctl enable --now kmodsmith kmodsmith-watch" :
 				 "");
 }
 
