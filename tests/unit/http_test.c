@@ -332,7 +332,7 @@ static void test_black_hole(void **state)
 	auto_http_call struct http_call call = { .url = url, .max = MAX };
 	assert_int_equal(http_run(h, &call, &err), -1);
 	assert_int_equal(err.code, E_TIMEOUT);
-	expect(strstr(err.text, "(tcp)"), err.text);
+	expect(strstr(err.text, "(tcp)") && !strstr(err.text, " after "), err.text);
 	assert_true(clock_ms() - start < PATIENT_MS / 2); // not the stall limit
 }
 
@@ -343,7 +343,9 @@ static void test_unreachable(void **state)
 		const char *url, *text;
 		int code;
 	} rows[] = {
-		{ "http://127.0.0.1:1/x", "http://127.0.0.1:1 (tcp): ", E_NETWORK },
+		// without how long it took, so that what lasts is told once
+		{ "http://127.0.0.1:1/x",
+		  "http://127.0.0.1:1 (tcp): Failed to connect to 127.0.0.1 port 1: ", E_NETWORK },
 		{ "http://u:secret@127.0.0.1:1/x?token=secret", "http://127.0.0.1:1 (tcp): ", E_NETWORK },
 		{ "http://no-such-host.invalid/", "(dns): ", E_NETWORK }, // or E_TIMEOUT where no name server answers
 		{ "ftp://127.0.0.1/", "ftp://127.0.0.1/", E_USAGE },

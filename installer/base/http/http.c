@@ -56,6 +56,23 @@ static void fail_call(struct transfer *t, int code, const char *why)
 	err_set(&t->call->err, code, "%s (%s): %s%s", url, t->layer, why, more);
 }
 
+// libcurl says how long it tried, another number each time. The text must not change, because what lasts is told once.
+static void remove_duration(char *text)
+{
+	static const char after[] = " after ";
+	static const char *const units[] = { " milliseconds", " ms" };
+	char *from = strstr(text, after);
+	size_t digits = from ? strspn(from + strlen(after), "0123456789") : 0;
+	char *to = digits ? from + strlen(after) + digits : NULL;
+	for (size_t i = 0; to && i < ARRAY_SIZE(units); i++) {
+		if (str_starts(to, units[i])) {
+			to += strlen(units[i]);
+			memmove(from, to, strlen(to) + 1);
+			return;
+		}
+	}
+}
+
 static void fail_by_curl(struct transfer *t, CURLcode code)
 {
 	static const struct {
@@ -85,6 +102,7 @@ static void fail_by_curl(struct transfer *t, CURLcode code)
 	curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
 	if (t->proxy && (connected >= 300 || str_eq(t->layer, "dns") || str_eq(t->layer, "tcp")))
 		t->layer = "proxy";
+	remove_duration(t->problem);
 	fail_call(t, ours, t->problem[0] ? t->problem : curl.easy_strerror(code));
 }
 
