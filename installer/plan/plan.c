@@ -259,11 +259,10 @@ static int refuse_without_package(const struct plan_context *m, struct err *err)
 	if (a->source_version)
 		return err_next(err, "leave out --no-compile (KMODSMITH_NO_COMPILE), or publish a package: `kmodsmith "
 				     "build --help`");
-	return err_next(
-		err,
-		"name where a package is: --from docker://HOST/NAME; or compile here: --source NVIDIA-Linux-%s-%s.run; "
-		"for each boot and the next kernel as `from =` or `source =` in kmodsmith.conf",
-		arch, driver);
+	return err_next(err,
+			"name where a package is: --from docker://HOST/NAME (KMODSMITH_FROM); or compile here: "
+			"--source NVIDIA-Linux-%s-%s.run; to make it last: `from =` or `source =` in kmodsmith.conf",
+			arch, driver);
 }
 
 int plan_refuse_source(const char *driver, const char *of_source, const char *arch, struct err *err)
