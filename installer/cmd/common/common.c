@@ -49,7 +49,8 @@ void machine_done(struct machine *m)
 	root_done(&m->kern);
 }
 
-// Written in place, because it is a mount point. A container without one has no such file.
+// Written in place, because it is a mount point. A container without one has no such file. `kubectl describe` ends the
+// last line itself.
 void termlog_write(const struct common *common, const char *path, const struct err *err)
 {
 	const char *name = path ? path : "/dev/termination-log";
@@ -59,8 +60,7 @@ void termlog_write(const struct common *common, const char *path, const struct e
 	if (machine_open(common, &m, &ignored) < 0)
 		return;
 	auto_fd int fd = root_open(&m.kern, name, O_WRONLY | O_TRUNC | O_NONBLOCK, &ignored);
-	auto_str char *text =
-		str_fmt("%s (%s): %s\nnext: %s\n", info->name, info->reason, err->text, err_next_step(err));
+	auto_str char *text = str_fmt("%s (%s): %s\nnext: %s", info->name, info->reason, err->text, err_next_step(err));
 	if (fd >= 0)
 		file_write(fd, name, text, strlen(text), &ignored);
 }
