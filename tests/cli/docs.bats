@@ -488,6 +488,19 @@ assert "registry.example" not in open("made").read()
 END
 }
 
+@test "docs: troubleshooting.md: the two messages, on a terminal and in a journal" {
+  host h100x8
+  kmodsmith status
+  assert_shown "kmodsmith status" <<<"$output"
+  host h100x2-unloaded
+  kmodsmith install 535.261.03
+  assert_shown "kmodsmith install 535.261.03" <<<"$stderr"
+  : >journal
+  run env JOURNAL_STREAM="$(stat -c %d:%i journal)" bash -c '"$0" install 535.261.03 --root "$1" 2>journal' "$KMODSMITH" "$ROOT"
+  assert_failure
+  grep '^<[0-3]>' journal | assert_shown "journalctl -t kmodsmith -p err" 's/^.* kmodsmith\[[0-9]+\]: /<3>/'
+}
+
 @test "docs: kubernetes.md: the image that is made of a .run is pushed and deployed, beside the compilers that it names" {
   local program
   mkdir -p bin scripts build/images/builder

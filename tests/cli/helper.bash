@@ -132,6 +132,16 @@ assert_error() { # CODE [TEXT]: a failure with this code, evidence that contains
   [[ ${stderr-} == *"error: $1: "*"${2-}"* ]] || told | batslib_decorate "no error $1 ${2:+with '$2'}" | fail
   [[ ${stderr-} == *"kmodsmith: next: "* ]] || told | batslib_decorate "no next step" | fail
 }
+assert_shown() { # COMMAND [SED-SCRIPT]: what troubleshooting.md shows below it is what standard input has; "..." stands for some lines
+  alike() { sed -E 's/ [0-9]+\.[0-9]{3} s / N s /; s/[A-Z][a-z]{2}, [0-9]+ [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} [-+][0-9]{4}/DATE/g; s/ +/ /g; s/ $//'; }
+  awk -v command="    # $1" '$0 == command { on = 1; next } on && !/^    / || /^    # / { on = 0 } on { print substr($0, 5) }' \
+    "$top/docs/troubleshooting.md" | sed -E "${2-}" | alike >"$BATS_TEST_TMPDIR/shown"
+  alike >"$BATS_TEST_TMPDIR/said"
+  run awk 'BEGIN { n = at = 0 } NR == FNR { if (/^ *\.\.\.$/) gap[n] = 1; else shown[n++] = $0; next }
+    at < n && $0 == shown[at] { at++; next }
+    at && at < n && !gap[at] { exit } END { if (!n || at < n) { print shown[at]; exit 1 } }' "$BATS_TEST_TMPDIR/shown" "$BATS_TEST_TMPDIR/said"
+  [ "$status" -eq 0 ] || { echo "$output" && cat "$BATS_TEST_TMPDIR/said"; } | batslib_decorate "troubleshooting.md, '$1': the first line is not said after those before it" | fail
+}
 assert_json() { # FILTER [EXPECTED]: jq's filter gives exactly the text EXPECTED; without it, gives something true
   local got
   got=$(jq -r "$1" <<<"$output") || told | batslib_decorate "the output is no JSON with '$1'" | fail

@@ -6,7 +6,7 @@ load helper
 
 next=6.1.0-57-cloud-amd64
 setup_file() {
-  kube_start
+  kube_start --allow-privileged=true
   deploy rbac.yaml
 }
 setup() {
@@ -107,6 +107,32 @@ is_tainted() { [ "$(kube GET "/api/v1/nodes/$node" | jq '[.spec.taints[]?.key] |
   assert_status 0
   start watch --driver 535.261.03 --interval 3600
   log=$BATS_TEST_TMPDIR/log soon is_told "False DriverNotReady"
+}
+
+# The pod of deploy/daemonset.yaml, as a kubelet leaves it between two starts of its container.
+pod_ended() { # POD: with what was left in the termination log
+  local pods=/api/v1/namespaces/kmodsmith/pods
+  kube POST $pods "$(python3 -c 'import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))["spec"]["template"]))' "$top/deploy/daemonset.yaml" |
+    jq --arg name "$1" --arg node "$node" '.metadata.name = $name | .spec.nodeName = $node')" | jq -e '.kind == "Pod"' >/dev/null
+  kube PATCH "$pods/$1/status" "$(jq -n --rawfile log "$ROOT/dev/termination-log" '(now | todate) as $now | {status: {phase: "Running", containerStatuses: [
+    {name: "driver", image: "i", imageID: "", ready: false, started: false, restartCount: 3, state: {waiting: {reason: "CrashLoopBackOff"}},
+    lastState: {terminated: {exitCode: 1, reason: "Error", startedAt: $now, finishedAt: $now, message: $log}}}]}}')" application/merge-patch+json |
+    jq -e '.kind == "Pod"' >/dev/null
+}
+@test "a refusal: kubectl describe shows of the Node and of the pod what troubleshooting.md says" {
+  kubectl_needed
+  node=gpu-1
+  kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$node\"}}" >/dev/null
+  kube PATCH "/api/v1/nodes/$node/status" '{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}' \
+    application/merge-patch+json >/dev/null
+  mkdir -p "$ROOT/dev"
+  : >"$ROOT/dev/termination-log"
+  start init --driver 535.261.03
+  run wait "$pod"
+  assert_failure
+  pod_ended kmodsmith-driver-x7k2p
+  kubectl describe node gpu-1 | assert_shown "kubectl describe node gpu-1"
+  kubectl describe pod -n kmodsmith kmodsmith-driver-x7k2p | assert_shown "kubectl describe pod -n kmodsmith kmodsmith-driver-x7k2p"
 }
 
 # The real kernel package, its real headers, and NVIDIA's real source. The patch that repairs the pair is switched off
