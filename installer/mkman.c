@@ -103,6 +103,8 @@ static int command_page(const struct cmd *cmd)
 		for (const struct opt *o = cmd->opts[t]; o->name; o++)
 			print_option(o);
 	printf("*-h*, *--help*\n\tthe options on standard output\n\n");
+	if (cmd->often)
+		printf("*--help-all*\n\tevery option, also the rare ones\n\n");
 	page_end();
 	return 0;
 }
@@ -411,7 +413,7 @@ static void completion_command(const struct cmd *cmd)
 	else
 		opt_choices(&args, &words);
 	auto_str char *positional = strv_join(&words, " ");
-	printf("  '%s')\n    options='--help", cmd->name);
+	printf("  '%s')\n    options='--help%s", cmd->name, cmd->often ? " --help-all" : "");
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
 		for (const struct opt *o = cmd->opts[t]; o->name; o++)
 			printf(" --%s", o->name);
@@ -463,40 +465,29 @@ static void print_comment(const char *text)
 	printf("# %s\n", text);
 }
 
-// Those that only a command line can mean are left out. often: the names that come first; NULL = all others.
-static void print_conf_options(const struct cmd *cmd, const struct strv *often, struct strv *shown)
+static void print_conf_option(const struct cmd *cmd, const char *name)
 {
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
-		for (const struct opt *o = cmd->opts[t]; o->name; o++) {
-			if (strv_has(shown, o->name) || (often && !strv_has(often, o->name)))
-				continue;
-			strv_add(shown, str_dup(o->name));
-			putchar('\n');
-			print_comment(o->help);
-			printf("#%s = %s\n", o->name, o->arg ? o->arg : "yes");
-		}
+		for (const struct opt *o = cmd->opts[t]; o->name; o++)
+			if (str_eq(o->name, name)) {
+				putchar('\n');
+				print_comment(o->help);
+				printf("#%s = %s\n", o->name, o->arg ? o->arg : "yes");
+			}
 }
 
-// The options of `install`, and of `watch` where that has more.
+// What most machines say, if anything.
 static int sample_conf(void)
 {
-	static const char *const not_kept[] = { "package", "bundle", "dry-run", "stage", "retry",
-						"once",    "root",   "json",    "quiet", "verbose" };
-	auto_strv struct strv shown = { 0 };
-	for (size_t i = 0; i < ARRAY_SIZE(not_kept); i++)
-		strv_add(&shown, str_dup(not_kept[i]));
+	static const char *const keys[] = { "driver", "from",   "source",     "flavour",     "holders",
+					    "param",  "export", "module-key", "module-cert", "trust-dir" };
 	printf("# What kmodsmith does where neither the command line nor the environment says otherwise:\n"
-	       "# NAME = VALUE, one a line. The names are those of the options; see kmodsmith(8). At boot,\n"
-	       "# kmodsmith.service runs `kmodsmith install` with what is here: name at least a driver.\n");
-	for (size_t i = 0; commands[i]; i++) {
-		auto_strv struct strv often = { 0 };
-		bool is_install = str_eq(commands[i]->name, "install");
-		strv_split(&often, is_install ? commands[i]->often : "", ",");
-		if (is_install)
-			print_conf_options(commands[i], &often, &shown);
-		if (is_install || str_eq(commands[i]->name, "watch"))
-			print_conf_options(commands[i], NULL, &shown);
-	}
+	       "# NAME = VALUE, one a line. At boot, kmodsmith.service runs `kmodsmith install` with what is\n"
+	       "# here: name at least a driver. Each option of a command is a key, too: `kmodsmith install\n"
+	       "# --help-all`, kmodsmith(8). --verbose says which values hold, and where they are from.\n");
+	for (size_t i = 0; commands[i]; i++)
+		for (size_t k = 0; k < ARRAY_SIZE(keys) && str_eq(commands[i]->name, "install"); k++)
+			print_conf_option(commands[i], keys[k]);
 	return 0;
 }
 
@@ -600,6 +591,8 @@ static void zsh_command(const struct cmd *cmd)
 	const struct opt args = { .arg = cmd->args };
 	auto_strv struct strv choices = { 0 };
 	printf("  '%s')\n    options=(\n      '--help[the options on standard output]'\n", cmd->name);
+	if (cmd->often)
+		printf("      '--help-all[every option, also the rare ones]'\n");
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
 		for (const struct opt *o = cmd->opts[t]; o->name; o++)
 			zsh_option(o);

@@ -27,7 +27,7 @@ offers() { # WORD...: the last is what was typed so far; one offer a line
     # shellcheck disable=SC2086 # a command may have two words
     offers $name --
     # shellcheck disable=SC2086
-    for option in $("$KMODSMITH" $name --help | sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+).*/\2/p'); do
+    for option in $("$KMODSMITH" $name --help-all | sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+).*/\2/p'); do
       assert_line -- "$option"
     done
   done < <(commands)
@@ -78,7 +78,7 @@ offers() { # WORD...: the last is what was typed so far; one offer a line
   for name in install "store gc" "rollout status"; do
     fish_offers "kmodsmith $name --"
     # shellcheck disable=SC2086 # a command may have two words
-    for option in $("$KMODSMITH" $name --help | sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+).*/\2/p' | grep -vx -e --help); do
+    for option in $("$KMODSMITH" $name --help-all | sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+).*/\2/p' | grep -vx -e --help -e --help-all); do
       assert_line --regexp "^$option"$'\t'
     done
   done
@@ -105,7 +105,7 @@ zsh_offers() { # WORD...: the last is what was typed so far
     # shellcheck disable=SC2086 # a command may have two words
     zsh_offers $name --
     # shellcheck disable=SC2086
-    for option in $("$KMODSMITH" $name --help | sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+).*/\2/p'); do
+    for option in $("$KMODSMITH" $name --help-all | sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+).*/\2/p'); do
       assert_line --regexp "^$option=?\[..*\]"
     done
     refute_line --regexp '[^\\]\[.*[^\\]\[.*\]$' # a bracket in an explanation would end it

@@ -77,7 +77,7 @@ job='d["spec"]["jobTemplate"]["spec"]["template"]["spec"]'
   assert_equal "$(cut -d' ' -f1,2 "$BATS_TEST_TMPDIR/commands" | paste -sd,)" \
     "kmodsmith rollout,kmodsmith build,kmodsmith sign,kmodsmith push,kmodsmith build"
   while read -ra words; do
-    run "$KMODSMITH" "${words[@]:1}" --help
+    run "$KMODSMITH" "${words[@]:1}" --help-all
     assert_success
   done <"$BATS_TEST_TMPDIR/commands"
   python3 -c 'import sys, yaml
@@ -143,9 +143,9 @@ END
 
 @test "deploy: the commands look where the manifests put things" {
   assert_equal "$(query coordinator.yaml 'd["metadata"]["namespace"]')" kmodsmith
-  run "$KMODSMITH" rollout status --help
+  run "$KMODSMITH" rollout status --help-all
   assert_output --partial "else kmodsmith"
-  run "$KMODSMITH" install --help
+  run "$KMODSMITH" install --help-all
   assert_regex "$(tr -s ' \n' ' ' <<<"$output")" "default auto: kmodsmith-compile"
 }
 
@@ -176,7 +176,7 @@ END
       "['livenessProbe']['exec']['command']" "['readinessProbe']['exec']['command']"; do
       read -ra words <<<"$(query "$file" "' '.join(${container}$words)")"
       [ "${words[0]}" = kmodsmith ]
-      run "$KMODSMITH" "${words[@]:1}" --help
+      run "$KMODSMITH" "${words[@]:1}" --help-all
       assert_success
     done
   done
@@ -206,7 +206,7 @@ END
 @test "deploy: the operator's values have what a node without headers needs: packages and trusted keys" {
   local name env='d["driver"]["env"]'
   for name in $(query gpu-operator-values.yaml "' '.join(e['name'] for e in $env)"); do
-    kmodsmith init --help
+    kmodsmith init --help-all
     assert_output --partial "[$name]"
   done
   [ "$(query gpu-operator-values.yaml "sorted(e['name'] for e in $env)")" = "['KMODSMITH_FROM', 'KMODSMITH_TRUST_DIR']" ]

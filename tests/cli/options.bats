@@ -13,7 +13,7 @@ setup_file() {
 }
 of_help() { # lines "-x --name ARG", or "--name ARG"
   # shellcheck disable=SC2086 # a command may have two words
-  "$KMODSMITH" $1 --help | sed -n '/^Options:/,$p' |
+  "$KMODSMITH" $1 --help-all | sed -n '/^Options:/,$p' |
     sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+)( [^ ]+)?( .*)?$/\1\2\3/p' | tr -d , | sort
 }
 of_page() {
@@ -51,7 +51,7 @@ of_page() {
   local name lines found=0
   while read -r name; do
     # shellcheck disable=SC2086 # a command may have two words
-    lines=$("$KMODSMITH" $name --help | sed '/^Options:/,$d' | grep -c '\\$') || true
+    lines=$("$KMODSMITH" $name --help-all | sed '/^Options:/,$d' | grep -c '\\$') || true
     assert_equal "$(grep -c '\\\\$' "$MAN/kmodsmith-${name// /-}.8")" "$lines"
     found=$((found + lines))
   done < <(commands)

@@ -54,7 +54,7 @@ static void help_fits_the_width(void **state)
 	(void)state;
 	for (size_t i = 0; commands[i]; i++)
 		for (size_t width = 60; width <= 120; width += 20) {
-			auto_str char *help = help_command(commands[i], width);
+			auto_str char *help = help_command(commands[i], true, width);
 			check_width(help, width, commands[i]->name);
 		}
 	auto_str char *all = usage_all(HELP_WIDTH);
@@ -68,7 +68,7 @@ static void options_are_grouped(void **state)
 	static char word[] = "install";
 	char *argv[] = { word, NULL };
 	int words;
-	auto_str char *help = help_command(entry_find(1, argv, &words), HELP_WIDTH);
+	auto_str char *help = help_command(entry_find(1, argv, &words), true, HELP_WIDTH);
 	static const char *const order[] = { "\nOptions:\n",   "--driver ",    "--source ",    "--from ", "--dry-run",
 					     "\nCompiling:\n", "\nNetwork:\n", "\nGeneral:\n", "--json" };
 	const char *at = help;
@@ -86,6 +86,9 @@ static void options_are_grouped(void **state)
 			expect(first != NULL, o->name);
 		}
 	assert_true(options > 40);
+	auto_str char *brief = help_command(&cmd_install, false, HELP_WIDTH);
+	assert_true(strstr(brief, "--dry-run") && strstr(brief, "--json") && !strstr(brief, "--allow-rt"));
+	assert_true(strstr(brief, "kmodsmith-install(8): compiling, ") != NULL);
 }
 
 // Every name in often is an option of the command.

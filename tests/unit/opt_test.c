@@ -125,7 +125,7 @@ static void parses(void **state)
 static void help_names_every_option(void **state)
 {
 	(void)state;
-	auto_str char *help = help_command(&cmd, HELP_WIDTH);
+	auto_str char *help = help_command(&cmd, true, HELP_WIDTH);
 	for (const struct opt *o = opts; o->name; o++) {
 		expect(strstr(help, o->name) && strstr(help, o->help), o->name);
 		expect(!o->env || strstr(help, o->env), o->name);

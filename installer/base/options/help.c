@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/options/help.h"
 
+#include <ctype.h>
+
 enum { COLUMN = 28, COLUMNS_MIN = 20 }; // COLUMN: of what an option means
 
 static const char EXAMPLE[] = "  ";
@@ -105,6 +107,12 @@ static void add_group(char **text, const struct cmd *cmd, const char *heading, s
 				add_option(text, o, width);
 }
 
+// Rare groups of a command with many options.
+static bool is_for_all(const struct cmd *cmd, const char *heading)
+{
+	return cmd->often && !str_eq(heading, "General");
+}
+
 static void add_headed_group(char **text, const struct cmd *cmd, const char *heading, size_t width)
 {
 	auto_str char *group = str_dup("");
@@ -113,9 +121,10 @@ static void add_headed_group(char **text, const struct cmd *cmd, const char *hea
 		str_add(text, "\n%s:\n%s", heading, group);
 }
 
-char *help_command(const struct cmd *cmd, size_t width)
+char *help_command(const struct cmd *cmd, bool is_all, size_t width)
 {
 	char *text = str_dup("");
+	auto_str char *left = NULL;
 	auto_str char *title = str_fmt("kmodsmith %s: %s", cmd->name, cmd->help);
 	auto_strv struct strv headings = { 0 };
 	auto_str char *examples = help_examples(cmd);
@@ -129,12 +138,23 @@ char *help_command(const struct cmd *cmd, size_t width)
 	add_often(&text, cmd, width);
 	add_group(&text, cmd, "", width);
 	help_row(&text, "  -h, --help", "this text", COLUMN, width);
+	if (cmd->often)
+		help_row(&text, "      --help-all", "every option, also the rare ones", COLUMN, width);
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++) {
 		const char *heading = heading_of(cmd->opts[t]);
 		if (!*heading || strv_has(&headings, heading))
 			continue;
 		strv_add(&headings, str_dup(heading));
-		add_headed_group(&text, cmd, heading, width);
+		if (is_all || !is_for_all(cmd, heading))
+			add_headed_group(&text, cmd, heading, width);
+		else
+			str_add(&left, "%s%c%s", left ? ", " : "", tolower((unsigned char)*heading), heading + 1);
+	}
+	if (left) {
+		auto_str char *more = str_fmt("More, in --help-all and kmodsmith-%s(8): %s.", cmd->name, left);
+		str_add(&text, "\n");
+		help_wrap(&text, more, 0, width);
+		str_add(&text, "\n");
 	}
 	return text;
 }

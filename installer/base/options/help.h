@@ -5,7 +5,8 @@
 
 enum { HELP_WIDTH = 80 }; // where the output is no terminal
 
-char *help_command(const struct cmd *cmd, size_t width);
+// is_all: also the groups that a command with many options leaves to --help-all.
+char *help_command(const struct cmd *cmd, bool is_all, size_t width);
 // Adds words, wrapped to width. column: where the text stands now, and where each further line begins.
 void help_wrap(char **text, const char *words, size_t column, size_t width);
 // "  LEFT     words": a row of a list, its words at column.

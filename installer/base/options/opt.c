@@ -301,12 +301,16 @@ static int from_env(struct parse *p, struct err *err)
 	return 0;
 }
 
+enum { HELP_ALL = 1 }; // no letter, and below the numbers of options
+
 // glibc leaves in optopt the letter, or the value of a long option that got an argument it does not take, or 0.
 static int unknown_option(const struct parse *p, const char *word, struct err *err)
 {
-	if (optopt >= 256 || optopt == 'h')
+	if (optopt >= 256 || optopt == 'h' || optopt == HELP_ALL)
 		return err_set(err, E_USAGE, "option '--%s' takes no value",
-			       optopt == 'h' ? "help" : p->opts[optopt - 256]->name);
+			       optopt == 'h'      ? "help" :
+			       optopt == HELP_ALL ? "help-all" :
+						    p->opts[optopt - 256]->name);
 	if (optopt)
 		return err_set(err, E_USAGE, "unknown option '-%c' for '%s'", optopt, p->cmd->name);
 	auto_strv struct strv names = { 0 }, longer = { 0 };
@@ -325,7 +329,7 @@ static int unknown_option(const struct parse *p, const char *word, struct err *e
 
 static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 {
-	struct option longs[OPTS_MAX + 2];
+	struct option longs[OPTS_MAX + 3];
 	char letters[2 * OPTS_MAX + 3], *letter = letters;
 	*letter++ = ':';
 	for (size_t i = 0; i < p->count; i++) {
@@ -339,14 +343,15 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 			*letter++ = ':';
 	}
 	longs[p->count] = (struct option){ "help", no_argument, NULL, 'h' };
-	longs[p->count + 1] = (struct option){ 0 };
+	longs[p->count + 1] = (struct option){ "help-all", no_argument, NULL, HELP_ALL };
+	longs[p->count + 2] = (struct option){ 0 };
 	*letter++ = 'h';
 	*letter = '\0';
 	optind = 0;
 	opterr = 0;
 	for (int value; (value = getopt_long(argc, argv, letters, longs, NULL)) != -1;) {
-		if (value == 'h')
-			return 1;
+		if (value == 'h' || value == HELP_ALL)
+			return value == 'h' ? OPT_HELP : OPT_HELP_ALL;
 		if (value == ':')
 			return err_set(err, E_USAGE, "option '%s' needs a value", argv[optind - 1]);
 		if (value == '?')

@@ -202,9 +202,9 @@ static int setup_log(const struct common *c, struct err *err)
 	return c->is_quiet ? show_json_only(err) : 0;
 }
 
-static int show_help(const struct cmd *cmd)
+static int show_help(const struct cmd *cmd, bool is_all)
 {
-	auto_str char *help = help_command(cmd, usage_width());
+	auto_str char *help = help_command(cmd, is_all, usage_width());
 	printf("%s", help);
 	return 0;
 }
@@ -282,13 +282,14 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 	auto_entry_input struct entry_input in = { 0 };
 	struct opt_parsed parsed;
 	struct err err = { 0 };
-	if (has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
-		return flush_results(show_help(cmd));
+	bool is_all = has_word(argc, argv, "--help-all");
+	if (is_all || has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
+		return flush_results(show_help(cmd, is_all));
 	show_command(cmd->name);
 	void *values = mem_alloc(cmd->values_size);
 	int r = entry_input_read(argc, argv, &in, &err) < 0 ? -1 : opt_parse(cmd, &in.opt, values, &parsed, &err);
 	if (r > 0) {
-		r = show_help(cmd);
+		r = show_help(cmd, r == OPT_HELP_ALL);
 	} else if (r == 0) {
 		running.in = &in.opt;
 		running.parsed = &parsed;
@@ -341,7 +342,7 @@ static int help_words(int argc, char **argv)
 	const struct cmd *cmd = entry_find(argc, argv, &words);
 	const struct group *group = usage_find_group(argv[0]);
 	if (cmd && argc == words)
-		return flush_results(show_help(cmd));
+		return flush_results(show_help(cmd, false));
 	return group && argc == 1 ? show_usage(group, false) : refuse_unknown(argc, argv);
 }
 
