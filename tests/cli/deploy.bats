@@ -42,16 +42,32 @@ job='d["spec"]["jobTemplate"]["spec"]["template"]["spec"]'
 }
 
 @test "deploy: every pod that loads drivers reaches the machine through process 1, and is a shape that the guests' pods have" {
-  local file shape pod='d["spec"]["template"]["spec"]'
+  local file shapes=$top/tests/vm/pods/shapes.json pod='d["spec"]["template"]["spec"]'
   for file in "${daemonsets[@]}" daemonset-{agent,builder}.yaml; do
-    shape=standalone
-    [ "$file" != daemonset-unprivileged.yaml ] || shape=unprivileged
     assert_equal "$(query "$file" "$pod.get('hostPID')")" True
     assert_equal "$(query "$file" "[x for x in ('hostNetwork', 'hostIPC', 'hostUsers', 'shareProcessNamespace') if x in $pod]")" "[]"
-    assert_equal "$(query "$file" "${container}['securityContext']['privileged']")" "$([ $shape = standalone ] && echo True || echo False)"
-    assert_equal "$(query "$file" "' '.join(v['hostPath']['path'] for v in ${pod}['volumes'] if 'hostPath' in v)")" \
-      "$(jq -r --arg shape $shape '[.mounts as $m | .shapes[$shape].mounts[] | $m[.][][1]] | join(" ")' "$top/tests/vm/pods/shapes.json")"
   done
+  # As shapes.json would have the manifest: a field is of the node, a ConfigMap lies in /run/pods.
+  for file in standalone= unprivileged=-unprivileged agent=-agent; do
+    python3 - "$top/deploy/daemonset${file#*=}.yaml" >"$BATS_TEST_TMPDIR/manifest" <<'END'
+import json, sys, yaml
+pod = list(yaml.safe_load_all(open(sys.argv[1])))[-1]["spec"]["template"]["spec"]
+container, = pod["containers"]
+sources = {v["name"]: v["hostPath"]["path"] if "hostPath" in v else "/run/pods/" + v["configMap"]["name"] for v in pod["volumes"]}
+mounts = [[m["mountPath"], sources[m["name"]], "ro" if m.get("readOnly") else ""] for m in container["volumeMounts"]]
+if pod["automountServiceAccountToken"]:
+    mounts.append(["/var/run/secrets/kubernetes.io/serviceaccount", "/run/pods/account", "ro"])
+rights = container["securityContext"]
+print(json.dumps({"args": container["command"] + container["args"], "env": {e["name"]: e.get("value", "node") for e in container["env"]},
+                  "mounts": sorted(mounts), "capabilities": None if rights["privileged"] else sorted(rights["capabilities"]["add"])}))
+END
+    jq --arg shape "${file%=*}" '.mounts as $m | .shapes[$shape] | {args, env, mounts: ([.mounts[] | $m[.][]] | sort),
+      capabilities: (.capabilities | if . then sort else . end)}' "$shapes" >"$BATS_TEST_TMPDIR/shape"
+    assert_equal "$(jq -S . "$BATS_TEST_TMPDIR/manifest")" "$(jq -S . "$BATS_TEST_TMPDIR/shape")"
+  done
+  # The builder's pod reaches the machine as the agent's does.
+  assert_equal "$(query daemonset-builder.yaml "${container}['securityContext'], [v for v in ${pod}['volumes'] if 'hostPath' in v]")" \
+    "({'privileged': True}, [])"
 }
 
 @test "deploy: the build job has only what a sandboxed compile needs, and only one container has the key, and one the token" {

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash disable=SC1091
-# The driver image as pods, three ways on one node, whose disk has the user space from the first start on:
+# The driver image as pods, four ways on one node, whose disk has the user space from the first start on:
 # 1. R-R1: without privileged, with the capabilities that deploy/daemonset-unprivileged.yaml names, the runtime's masked and
 #    read-only paths, and rules that keep it from every device. It is the first start: it copies all user space.
 # 2. As the GPU Operator's pods start it, after the operator's init container; what then looks into the exported root finds
 #    what it looks for (driver-container contract 1.3 to 1.8). The first start of that shape is in 51.
 # 3. Standalone, on a node without the operator: it leaves a CDI file, and the real podman gives a container the GPUs by it,
 #    with no toolkit.
+# 4. With an agent, and without what the driver image says of its driver, as in the runtime image: the driver comes by the order
+#    that the policy has the agent give itself (D2, T57). The API server is out of reach all the time.
 # Between them the node is as after a reboot: no module, node, mount or file in /run is left.
 # gpus: 2
 # stub: yes
 # root: debian
 # image: driver
 # beside: store
-# files: deploy/daemonset-unprivileged.yaml
 # mem: 2G
 # timeout: 900
 . /vm/pods/pods.sh
@@ -32,6 +33,19 @@ as_rebooted() {
   printf '\0' >/sys/module/firmware_class/parameters/path # as it is when the machine starts
   ! grep -E '^nvidia' /proc/modules && ! grep -E ' /run/nvidia/driver' /proc/self/mountinfo
 }
+policy() { # NUMBER [MEMBER]: as the kubelet writes a ConfigMap: its file is a link into a directory that is exchanged
+  config=$pods/kmodsmith-rollout
+  mkdir -p "$config/..$1" && ln -s "..$1" "$config/..new" && jq -n --arg driver "$driver" \
+    "{mode: \"self\", pools: [{name: \"here\", target: {driver: \$driver, flavour: \"open\"${2-}}}]}" >"$config/..$1/policy.json" &&
+    mv -T "$config/..new" "$config/..data" && ln -sfn ..data/policy.json "$config/policy.json"
+}
+agent() { # with the service account of a cluster whose API server does not answer
+  mkdir -p $pods/account && echo token >$pods/account/token && echo kmodsmith >$pods/account/namespace &&
+    sed '/END CERT/q' /images/driver/etc/ssl/certs/ca-certificates.crt >$pods/account/ca.crt &&
+    pod_start driver agent DRIVER_VERSION= KMODSMITH_PAYLOAD= KUBERNETES_SERVICE_HOST=10.96.0.1 KUBERNETES_SERVICE_PORT=443
+}
+file_mode() { sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params; }
+has_mode() { [ "$(file_mode)" = "$1" ]; }
 gpu() { podman run --rm --network none "$@"; }
 links() { # every node of the CDI file has its link, which is what a rule for devices is resolved by
   jq -r '.. | .deviceNodes? // empty | .[].path' $cdi | sort -u | while read -r node; do
@@ -46,9 +60,6 @@ links() { # every node of the CDI file has its link, which is what a rule for de
 t "the node has what a pod needs" pods_begin
 t "the node has a package in its store" node_has_store
 
-is "unprivileged: the capabilities are those of the manifest" \
-  "$(jq -r '.shapes.unprivileged.capabilities | sort | .[]' $here/shapes.json)" \
-  "$(sed -n '/^ *add:/,/^ *[a-z]/s/^ *- \([A-Z_]*\) #.*/\1/p' /files/daemonset-unprivileged.yaml | sort)"
 t "unprivileged: the container starts" pod_start driver unprivileged
 t "unprivileged: the driver becomes ready" seconds until_ended driver runc exec driver kmodsmith probe startup
 echo "# the first start, with the user space copied: $took s until ready"
@@ -146,3 +157,28 @@ t "the container that stays opens its GPU" touch_gpu
 t "standalone: the driver's container is killed" pod_kill driver
 t "the container that stays opens its GPU without the driver's container" touch_gpu
 podman rm --force --time 0 stays >/dev/null
+
+t "the node is without a driver before the agent comes" as_rebooted
+t "agent: there is a policy" policy 1
+t "agent: the container starts" agent
+t "agent: the driver becomes ready" seconds until_ended driver runc exec driver kmodsmith probe readiness
+echo "# an order of the agent's own, with modules from the node's store: $took s until ready"
+like "agent: the container's sysfs is read-only below a mount that says rw" "$(pod_exec driver cat /proc/self/mountinfo)" \
+  ' /sys rw,[^ ]* - sysfs sysfs ro'
+like "agent: it was loaded by the order" "$(pod_log driver)" '^kmodsmith: load: starting the worker'
+is "agent: the kernel looks for firmware in the export" "$(cat /sys/module/firmware_class/parameters/path)" $root/lib/firmware
+t "agent: the container leaves a CDI file" jq -e '.kind == "nvidia.com/gpu"' $cdi
+t "agent: the liveness probe passes" pod_exec driver kmodsmith probe liveness
+t "agent: another parameter is in the ConfigMap" policy 2 ', parameters: {NVreg_DeviceFileMode: "0600"}'
+t "agent: the driver is replaced" seconds until_ended driver has_mode 384
+echo "# from another policy until the driver is replaced: $took s"
+t "agent: the replaced driver is validated" pod_wait_log driver '^kmodsmith: validate: done'
+is "agent: it said once that it cannot watch its Node, and why" \
+  "$(grep -c 'watching the Node: https://10.96.0.1:443 (tcp): Failed to connect' $pods/driver/log)" 1
+like "agent: what is not told on the Node is said" "$(pod_log driver)" 'the Node node is not told: https://10.96.0.1:443 .tcp.: '
+like "agent: the process of the agent runs" "$(ps)" 'kmodsmith agent --policy=/policy/policy.json'
+t "agent: the pod is deleted" pod_delete driver
+t "agent: the pod comes again" agent
+t "agent: the driver becomes ready again" until_ended driver runc exec driver kmodsmith probe readiness
+like "agent: what is loaded is adopted" "$(pod_log driver)" '^kmodsmith: adopt '
+is "agent: and stays as it is" "$(file_mode)" 384
