@@ -20,8 +20,11 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 			   const struct headers_offer *offer, const char *release, const char *banner, struct tree *ret,
 			   char **ret_from, struct err *err)
 {
+	static const char STORE[] = "headers";
 	auto_root struct root store = ROOT_NONE;
-	if (root_mkdirs(state, "headers", 0755, err) < 0 || root_sub(state, "headers", &store, err) < 0)
+	bool is_written = offer || (files && files->count);
+	if ((is_written && root_mkdirs(state, STORE, 0755, err) < 0) ||
+	    (root_exists(state, STORE) && root_sub(state, STORE, &store, err) < 0))
 		return -1;
 	struct headers_source sources[4] = { { .kind = HEADERS_ROOT, .name = "host", .root = host } };
 	size_t count = 1;
@@ -37,7 +40,7 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 		sources[0] = (struct headers_source){ .kind = HEADERS_FILES, .name = "--headers", .files = files };
 		count = 1; // report wrong files rather than use others
 	}
-	return headers_find(sources, count, release, banner, &store, ret, ret_from, err);
+	return headers_find(sources, count, release, banner, store.fd < 0 ? NULL : &store, ret, ret_from, err);
 }
 
 int compile_check_arch(const struct tree *tree, const char *arch, struct err *err)

@@ -262,24 +262,34 @@ static int read_memory_journal(const struct root *host, json_t **ret)
 	return state_file_load(host, IN_MEMORY, ret, &ignored);
 }
 
+static int read_disk_journal(const struct root *state, struct journal *j, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	int r = state_file_read(state, FILE_NAME, &json, err);
+	if (r > 0 && !parse_journal(json, j))
+		return err_set(err, E_CONFIG, "'%s/%s' is in no known state", state->name, FILE_NAME);
+	return r;
+}
+
+void journal_mend(const struct root *state)
+{
+	auto_journal struct journal ignored = { 0 };
+	struct err err;
+	if (read_disk_journal(state, &ignored, &err) < 0 && err.code == E_CONFIG)
+		state_file_set_aside(state, FILE_NAME, err.text);
+}
+
 int journal_find(const struct root *host, const struct root *state, struct journal *ret, struct err *err)
 {
-	auto_json json_t *json = NULL, *memory = NULL;
+	auto_json json_t *memory = NULL;
 	auto_journal struct journal j = { 0 };
 	auto_str char *id = state_identity(state);
 	bool is_in_memory = read_memory_journal(host, &memory) > 0 && id &&
 			    str_eq(json_string_value(json_object_get(memory, STATE_DIR)), id) &&
 			    parse_journal(memory, &j);
-	if (!is_in_memory) {
-		int r = state_file_load(state, FILE_NAME, &json, err);
-		if (r <= 0)
-			return r;
-		if (!parse_journal(json, &j)) {
-			auto_str char *why = str_fmt("'%s/%s' is in no known state", state->name, FILE_NAME);
-			state_file_set_aside(state, FILE_NAME, why);
-			return 0;
-		}
-	}
+	int r = is_in_memory ? 1 : read_disk_journal(state, &j, err);
+	if (r <= 0)
+		return r < 0 ? state_file_absent(err) : 0;
 	*ret = j;
 	j = (struct journal){ 0 };
 	return 1;

@@ -41,8 +41,9 @@ json_t *journal_json(const struct journal *j);
 
 // While STATE cannot be written, a node without a driver keeps the journal in memory, in run/kmodsmith of the host.
 // It is valid for the state directory it was written for, until that can be written again.
-// 1 = read, 0 = there is none, or it was damaged and is set aside, with a warning: it blocks nothing.
+// 1 = read, 0 = there is none, or it is damaged, with a warning: it blocks nothing.
 int journal_find(const struct root *host, const struct root *state, struct journal *ret, struct err *err);
+void journal_mend(const struct root *state); // with the node's lock, before that: a damaged one is set aside
 // Writes to STATE or, if the disk is at fault and memory is allowed, to memory. 0 = in STATE, 1 = in memory.
 int journal_keep(const struct root *host, const struct root *state, bool is_memory_allowed, struct journal *j,
 		 struct err *err);

@@ -3,13 +3,25 @@
 
 #include "base/file/file.h"
 #include "base/file/lockfile.h"
+#include "base/process/boot_record.h"
+#include "base/process/state_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
 
-static const char DIR_NAME[] = "run/kmodsmith";
+static const char DIR_NAME[] = BOOT_RECORD_DIR;
+
+// What is written by those who change this node, and by nobody else.
+static void mend_records(const struct root *host)
+{
+	static const char *const records[] = { "journal", "loaded.json", "optional.json", "export.json", "cdi.json" };
+	for (size_t i = 0; i < ARRAY_SIZE(records); i++) {
+		auto_str char *path = str_fmt(BOOT_RECORD_DIR "/%s", records[i]);
+		state_file_mend(host, path);
+	}
+}
 
 int node_lock_take(const struct root *host, enum node_lock lock, struct err *err)
 {
@@ -40,5 +52,7 @@ int node_lock_take(const struct root *host, enum node_lock lock, struct err *err
 	}
 	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
 		return err_set(err, errno, "write '%s/%s/%s'", host->name, DIR_NAME, name);
+	if (lock == NODE_LOCK_CHANGE)
+		mend_records(host);
 	return TAKE_FD(fd);
 }

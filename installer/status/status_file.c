@@ -28,9 +28,9 @@ int status_file_read(const struct root *root, const char *boot_id, json_t **ret,
 
 static json_t *read_old(const struct root *root, const char *boot_id)
 {
-	struct err ignored;
+	struct err ignored; // the write that follows says it
 	json_t *old = NULL;
-	return boot_record_read(root, FILE_NAME, boot_id, &old, &ignored) > 0 ? old : NULL;
+	return status_file_read(root, boot_id, &old, &ignored) > 0 ? old : NULL;
 }
 
 static const char *state_in(const json_t *file)

@@ -306,8 +306,11 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 	if (!has_gpu)
 		return 0;
 	if (request->check_inputs(request->ctx, err) < 0 || open_carried_payload(s, err) < 0 ||
-	    request->open_state(request->ctx, &s->state, err) < 0 ||
-	    journal_find(request->host, &s->state, &s->journal, err) < 0 ||
+	    request->open_state(request->ctx, &s->state, err) < 0)
+		return -1;
+	if (is_change)
+		journal_mend(&s->state);
+	if (journal_find(request->host, &s->state, &s->journal, err) < 0 ||
 	    optional_modules_read(request->host, s->facts.host.boot_id, &s->failed, err) < 0 ||
 	    wait_for_modules(s, is_change, err) < 0 ||
 	    module_params_read(request->host, request->kern, request->kern, request->params, &s->facts.gpus, &s->params,

@@ -106,6 +106,7 @@ int unload_node(const struct holders_wait *d, const struct root *state, int time
 {
 	auto_host struct host host = { 0 };
 	auto_journal struct journal j = { 0 };
+	journal_mend(state);
 	if (host_read(d->host, d->kern, &host, err) < 0 || journal_find(d->host, state, &j, err) < 0 ||
 	    journal_check_wedged(&j, host.boot_id, err) < 0)
 		return -1;

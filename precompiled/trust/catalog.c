@@ -115,6 +115,7 @@ static int remember_seen(const struct root *state, const char *source, const str
 		return file_fail("open", name, err);
 	if (lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0)
 		return -1;
+	state_file_mend(state, SEEN);
 	int r = state_file_load(state, SEEN, &seen, err);
 	if (r < 0)
 		return -1;

@@ -31,5 +31,6 @@ int boot_record_write(const struct root *root, const char *path, const char *boo
 {
 	auto_str char *dir = str_ndup(path, (size_t)(strrchr(path, '/') - path));
 	json_object_set_new(record, "boot_id", json_text(boot_id));
+	state_file_mend(root, path);
 	return root_mkdirs(root, dir, 0755, err) < 0 ? -1 : json_put(root, path, record, err);
 }

@@ -42,14 +42,28 @@ void state_file_set_aside(const struct root *root, const char *path, const char 
 		log_warn("%s; what it said is lost, and it is kept as '%s/%s'", why, root->name, aside);
 }
 
+void state_file_mend(const struct root *root, const char *path)
+{
+	struct err err;
+	auto_json json_t *ignored = NULL;
+	if (state_file_read(root, path, &ignored, &err) < 0 && err.code == E_CONFIG)
+		state_file_set_aside(root, path, err.text);
+}
+
+int state_file_absent(const struct err *err)
+{
+	static struct strv said;
+	if (err->code != E_CONFIG && err->code != EIO)
+		return -1;
+	if (strv_has(&said, err->text))
+		return 0;
+	strv_add(&said, str_dup(err->text));
+	log_warn("%s; what it says is unknown, and it stays there", err->text);
+	return 0;
+}
+
 int state_file_load(const struct root *root, const char *path, json_t **ret, struct err *err)
 {
 	int r = state_file_read(root, path, ret, err);
-	if (r >= 0 || (err->code != E_CONFIG && err->code != EIO))
-		return r;
-	if (err->code == EIO) // another read may succeed
-		log_warn("%s; what it says is unknown, and it stays there", err->text);
-	else
-		state_file_set_aside(root, path, err->text);
-	return 0;
+	return r < 0 ? state_file_absent(err) : r;
 }
