@@ -28,7 +28,7 @@ refused() { # CODE TEXT NEXT COMMAND ARGUMENT...: NEXT is somewhere in the next 
     refused "$code" "$text" "$next" $args
   done <<EOF
 |install --source tree --driver 550.54.14|E_USAGE|driver 550.54.14 was requested, but the source is of driver 535.261.03|--source NVIDIA-Linux-x86_64-550.54.14.run
-|install --driver 535.261.03|E_NO_PACKAGE|no package of driver 535.261.03 for kernel 6.1.0-56-cloud-amd64, $lacks|--from docker://HOST/NAME (KMODSMITH_FROM); or compile here: --source $run
+|install --driver 535.261.03|E_NO_PACKAGE|no package of driver 535.261.03 for kernel 6.1.0-56-cloud-amd64, $lacks|(KMODSMITH_FROM); or compile here: --source $run
 |install --driver 535.261.03 --flavour open|E_NO_PACKAGE|no package of driver 535.261.03 (open) for|--from docker://
 |install --source tree --no-compile|E_NO_PACKAGE|compiling is forbidden: the store has none|leave out --no-compile
 secure-boot|install --source tree|E_SIGNING_REQUIRED|lockdown is integrity|kmodsmith trust enroll --new DIR
