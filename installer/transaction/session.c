@@ -9,6 +9,8 @@
 #include "journal/node_lock.h"
 #include "next_kernel/boot_candidates.h"
 
+#include <stdio.h>
+
 // A host driver that stays needs no package.
 static bool is_host_used(const struct session *s)
 {
@@ -576,10 +578,12 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 		    acquire_open_store(&s->acquire, &why) >= 0)
 			r = apply_last_good(&apply, &status, &why);
 	}
+	size_t len = strlen(err->text);
 	if (r > 0)
 		progress_note(&s->progress, "fell back to the last good driver; the requested one is not loaded");
-	else if (r < 0)
-		err_wrap(err, "and the last good driver could not be brought back (%s)", why.text);
+	else if (r < 0) // after the cause, which is not to be cut off by a long list of places
+		snprintf(err->text + len, sizeof(err->text) - len,
+			 "; and the last good driver could not be brought back (%s)", why.text);
 	else if (outcome && err->code != E_USAGE) // a slip of the fingers says nothing about the node, a file does
 		transaction_publish_failure(&apply, outcome, err);
 }
