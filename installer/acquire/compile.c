@@ -96,8 +96,8 @@ static char *core_text(const struct core_outcome *made)
 	auto_str char *fresh = cores_from(made, NULL);
 	char *ret = NULL;
 	if (fresh)
-		str_add(&ret, "%s: %zu objects, %zu of them from the cache, %u jobs", fresh, made->objects,
-			made->objects_kept, made->jobs);
+		str_add(&ret, "%s: %zu object%s, %zu of them from the cache, %u job%s", fresh, made->objects,
+			str_plural(made->objects), made->objects_kept, made->jobs, str_plural(made->jobs));
 	for (size_t i = 0; i < made->keys.count; i++) {
 		const char *from = made->from[i];
 		if (!from || (i > 0 && str_eq(from, made->from[0])))
@@ -338,7 +338,8 @@ static int sign_modules(const struct module_signer *signer, const struct kernel_
 		progress_note(progress, "%s; kernels do not look at dates", dates);
 	if (signing_sign(signer, hash, dir, files, err) < 0)
 		return -1;
-	progress_end(progress, "sign", "%zu modules by %s, %s", files->count, module_signer_name(signer), hash);
+	progress_end(progress, "sign", "%zu module%s by %s, %s", files->count, str_plural(files->count),
+		     module_signer_name(signer), hash);
 	module_signer_trust(signer, abi->trusted);
 	return 0;
 }
@@ -405,14 +406,15 @@ static int compile_source(const struct compile_request *request, const struct mo
 		return -1;
 	auto_str char *kept = str_dup("");
 	if (done.objects_kept || done.probes_kept)
-		str_add(&kept, "; from the cache: %zu objects, %zu of %zu probes", done.objects_kept, done.probes_kept,
-			done.probes_kept + done.probes_asked);
+		str_add(&kept, "; from the cache: %zu object%s, %zu of %zu probes", done.objects_kept,
+			str_plural(done.objects_kept), done.probes_kept, done.probes_kept + done.probes_asked);
 	if (done.not_forked)
 		str_add(&kept, "; without fork servers: %s", done.not_forked);
 	else
-		str_add(&kept, "; by fork servers: %zu compiles", done.forked);
-	progress_end(progress, "compile", "%s %s: %zu objects with %s, %u jobs%s", done.driver_version,
-		     module_type_name(flavour), done.objects, done.compiler, done.jobs, kept);
+		str_add(&kept, "; by fork servers: %zu compile%s", done.forked, str_plural(done.forked));
+	progress_end(progress, "compile", "%s %s: %zu object%s with %s, %u job%s%s", done.driver_version,
+		     module_type_name(flavour), done.objects, str_plural(done.objects), done.compiler, done.jobs,
+		     str_plural(done.jobs), kept);
 	report->objects_kept = done.objects_kept;
 	report->probes_kept = done.probes_kept;
 	report->probes_asked = done.probes_asked;

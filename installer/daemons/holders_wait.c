@@ -72,9 +72,10 @@ char *holders_wait_uncounted(const struct modules *l)
 		const struct loaded_module *m = &l->items[i];
 		bool is_drm_counted = has_drm && (str_eq(m->name, "nvidia") || str_eq(m->name, "nvidia_modeset"));
 		if (m->refcount > m->holders.count && !is_drm_counted)
-			return str_fmt("something that is not visible from here uses module %s (%u references, %zu "
-				       "dependents)",
-				       m->name, m->refcount, m->holders.count);
+			return str_fmt("something that is not visible from here uses module %s (%u reference%s, %zu "
+				       "dependent%s)",
+				       m->name, m->refcount, str_plural(m->refcount), m->holders.count,
+				       str_plural(m->holders.count));
 	}
 	return NULL;
 }

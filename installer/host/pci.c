@@ -194,7 +194,7 @@ size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind)
 char *gpus_text(const struct gpus *g)
 {
 	size_t gpus = gpus_count_ours(g, GPU_DISPLAY), switches = gpus_count_ours(g, GPU_SWITCH);
-	return str_fmt("%zu GPU%s, %zu switch%s", gpus, gpus == 1 ? "" : "s", switches, switches == 1 ? "" : "es");
+	return str_fmt("%zu GPU%s, %zu switch%s", gpus, str_plural(gpus), switches, switches == 1 ? "" : "es");
 }
 
 int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err)

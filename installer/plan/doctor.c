@@ -310,7 +310,7 @@ static void examine_build(struct doctor *x)
 	jobs_read(x->kern, &jobs);
 	auto_str char *numbers = jobs_text(&jobs);
 	unsigned count = jobs_count(&jobs, 0);
-	add_finding(x, "jobs", DOCTOR_PASS, 0, "%u compiler%s at once (%s)", count, count == 1 ? "" : "s", numbers);
+	add_finding(x, "jobs", DOCTOR_PASS, 0, "%u compiler%s at once (%s)", count, str_plural(count), numbers);
 }
 
 static void examine_space(struct doctor *x)
@@ -487,7 +487,7 @@ static void summarize(struct doctor *x)
 	}
 	if (first) {
 		f->summary = str_fmt("An install would fail: %zu check%s, the first is %s", f->failed,
-				     f->failed == 1 ? "" : "s", first->name);
+				     str_plural(f->failed), first->name);
 		f->next = str_dup(first->next ? first->next : err_info(first->code)->next);
 	} else if (!facts_has_gpu(&x->facts)) {
 		f->summary = str_dup("There is nothing to install a driver for");

@@ -607,7 +607,8 @@ static int step_nodes(struct transaction *r, const struct step *step, struct err
 	if (devices_want(a->kern, a->imex_channels, &d, err) < 0 ||
 	    devices_apply(a->dev_root, a->sys, false, &d, err) < 0)
 		return -1;
-	progress_end(a->progress, "nodes", "%zu nodes, %zu changes", d.count, d.changes);
+	progress_end(a->progress, "nodes", "%zu node%s, %zu change%s", d.count, str_plural(d.count), d.changes,
+		     str_plural(d.changes));
 	return 0;
 }
 

@@ -167,6 +167,7 @@ char *jobs_text(const struct jobs_facts *f)
 		f->cpu_quota_us ? str_fmt("%.1f", (double)f->cpu_quota_us / (double)f->cpu_period_us) : NULL;
 	auto_str char *max =
 		f->memory_max_bytes ? str_fmt("%lu MiB", (unsigned long)(f->memory_max_bytes >> 20)) : NULL;
-	return str_fmt("%u processors, cpu.max %s, memory.max %s, free memory %lu MiB", f->processors,
-		       cpu ? cpu : "none", max ? max : "none", (unsigned long)(f->memory_bytes >> 20));
+	return str_fmt("%u processor%s, cpu.max %s, memory.max %s, free memory %lu MiB", f->processors,
+		       str_plural(f->processors), cpu ? cpu : "none", max ? max : "none",
+		       (unsigned long)(f->memory_bytes >> 20));
 }

@@ -93,7 +93,7 @@ retag() { # TAG NEW-TAG: what the first names, under the second alone
   rm -rf "$state"
   build --modules nvidia,modeset --from "oci:$first"
   assert_status 0
-  [[ $(core_note) == "nvidia-modeset: 3 objects, 0 of them from the cache, "*" jobs; from oci:$first: nvidia" ]] || told | fail
+  [[ $(core_note) == "nvidia-modeset: 3 objects, 0 of them from the cache, "*" job"*"; from oci:$first: nvidia" ]] || told | fail
   [[ $stderr == *"nobody has the core of nvidia-modeset, it is compiled here: oci:$first: it has no core-$version-nvidia-modeset-"* ]] ||
     fail "$stderr"
 }

@@ -184,7 +184,7 @@ signed() {
   kmodsmith build --source driver --kernel "$kernel" --flavour open --modules nvidia --headers headers.tar --state-dir state \
     --output oci:packages --module-key modules.key --module-cert modules.pem --json
   assert_status 0
-  assert_json '.phases[] | select(.phase == "sign") | .note | startswith("1 modules by CN=")' true
+  assert_json '.phases[] | select(.phase == "sign") | .note | startswith("1 module by CN=")' true
   unsigned() {
     rm -r packages
     kmodsmith build --source driver --kernel "$kernel" --flavour open --modules nvidia --headers headers.tar --state-dir state --output oci:packages
@@ -196,7 +196,7 @@ signed() {
   openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key
   follow trust ci
   assert_line --regexp '^modules signed +535.261.03-open-'
-  assert_line "catalogue 1 lists 1 packages"
+  assert_line "catalogue 1 lists 1 package"
 }
 
 @test "docs: air-gap.md: create, verify and install a bundle" {
@@ -385,7 +385,7 @@ boot() { # KERNEL: the recorded machine, into it
   mkdir bin
   printf '#!/bin/sh\necho "{\\"items\\": []}"\n' >bin/kubectl
   follow rollouts plan
-  assert_output --partial "pool gpus: driver 535.261.03, 2 waves, 1 windows"
+  assert_output --partial "pool gpus: driver 535.261.03, 2 waves, 1 window"
 }
 
 @test "docs: packages.md: a builder beside the packages, found by its digest" {

@@ -57,7 +57,7 @@ sign_file() { # HASH MODULE: what the kernel's scripts/sign-file makes of it, by
     hash_is $hash
     signed
     assert_status 0
-    assert_equal "$(jq -r '.phases[] | select(.phase == "sign") | .note' <<<"$output")" "1 modules by CN=Site mok, $hash"
+    assert_equal "$(jq -r '.phases[] | select(.phase == "sign") | .note' <<<"$output")" "1 module by CN=Site mok, $hash"
     made "$work/signed.ko"
     cmp "$work/signed.ko" <(sign_file $hash "$work/plain.ko")
     assert_equal "$(labels io.kmodsmith.signer)" "$(openssl x509 -in "$work/mok.pem" -outform DER | sha256sum | cut -d' ' -f1)"

@@ -77,7 +77,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   kill "$toolkit"
   wait "$toolkit"
   toolkit=
-  run grep -c "1 objects with gcc-99 (made up) 99.1.0" "$toolkit_log"
+  run grep -c "1 object with gcc-99 (made up) 99.1.0" "$toolkit_log"
   assert_output 1
 }
 

@@ -106,7 +106,7 @@ static void who_is_in_the_way(void **state)
 		{ "a module", HOLDERS_WAIT, .is_foreign = true, .references = 1, .want = "first: module gdrdrv" },
 		{ "an idle module goes", HOLDERS_STOP, .is_foreign = true, .references = 1, .want = NULL },
 		{ "a module that is used", HOLDERS_STOP, .is_foreign = true, .references = 1, .foreign_references = 1,
-		  .want = "uses module gdrdrv (1 references, 0 dependents)" },
+		  .want = "uses module gdrdrv (1 reference, 0 dependents)" },
 		{ "nobody to be seen", HOLDERS_REFUSE, .references = 1,
 		  .want = "not visible from here uses module nvidia" },
 		{ "our daemons", HOLDERS_REFUSE, .references = 3, .has_daemons = true, .want = NULL },

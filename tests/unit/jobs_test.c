@@ -84,6 +84,9 @@ static void test_read_v1_and_nothing(void **state)
 	assert_int_equal(f.memory_bytes, 1); // more used than allowed: no room, which is not "unknown"
 	assert_int_equal(f.cpu_quota_us, 200000);
 	assert_int_equal(jobs_count(&f, 0), 1);
+	f.processors = 1;
+	auto_str char *text = jobs_text(&f);
+	assert_true(str_starts(text, "1 processor, cpu.max 2.0"));
 }
 
 int main(void)

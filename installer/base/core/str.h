@@ -51,6 +51,10 @@ void str_add(char **s, const char *fmt, ...) PRINTF(2, 3); // append; *s may be 
 char *str_trim(char *s);                                   // in place: blanks at both ends
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
+static inline const char *str_plural(uint64_t count) // the end of "package%s"
+{
+	return count == 1 ? "" : "s";
+}
 static inline bool str_eq(const char *a, const char *b)
 {
 	return a && b && strcmp(a, b) == 0;

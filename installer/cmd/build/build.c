@@ -294,8 +294,8 @@ static int read_nodes_file(const struct build_values *v, const char *arch, struc
 	if (read_arg("--nodes", v->nodes, &text, &len, err) < 0 ||
 	    matrix_nodes_add(text, len, v->nodes, arch, m, &found, err) < 0)
 		return -1;
-	log_info("nodes       %zu more kernels from %zu nodes; %zu nodes of another architecture ignored",
-		 found.kernels, found.nodes, found.others);
+	log_info("nodes       %zu more kernel%s from %zu node%s; %zu of another architecture ignored", found.kernels,
+		 str_plural(found.kernels), found.nodes, str_plural(found.nodes), found.others);
 	if (found.bad)
 		log_warn("%s; %zu such nodes ignored", found.first_bad.text, found.bad);
 	return m->kernel_count ? 0 : err_set(err, E_CONFIG, "'%s' has no kernel to build for", v->nodes);

@@ -119,8 +119,9 @@ static int run_rollout_check(void *values, char **args, size_t count, struct err
 		json_array_append_new(pools, wanted);
 		if (v->common.is_json)
 			continue;
-		printf("pool %s: driver %s, %zu waves, %zu windows\n", pool->name, pool->target.driver,
-		       pool->wave_count, pool->window_count);
+		printf("pool %s: driver %s, %zu wave%s, %zu window%s\n", pool->name, pool->target.driver,
+		       pool->wave_count, str_plural(pool->wave_count), pool->window_count,
+		       str_plural(pool->window_count));
 		if (v->nodes)
 			rollout_show_waves(&c, &slots, i);
 	}

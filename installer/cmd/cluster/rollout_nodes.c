@@ -67,7 +67,7 @@ static int run_rollout_nodes(void *values, char **args, size_t count, struct err
 	{
 		json_array_append(items, node);
 	}
-	log_info("%zu nodes", json_array_size(items));
+	log_info("%zu node%s", json_array_size(items), str_plural(json_array_size(items)));
 	auto_json json_t *list = json_pack("{s:s, s:s, s:O}", "apiVersion", "v1", "kind", "List", "items", items);
 	return show_json_as(list, v->output, err);
 }

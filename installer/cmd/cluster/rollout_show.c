@@ -75,8 +75,8 @@ void rollout_show_waves(const struct cluster *c, const struct slots *s, size_t p
 		return;
 	sum_wave(c, s, pool_at, sums);
 	for (unsigned w = 0; w <= pool->wave_count; w++)
-		printf("  wave %s: %u nodes, %u done, %s\n", policy_wave_name(pool, w), sums[w].nodes, sums[w].done,
-		       sums[w].is_open ? "open" : "closed");
+		printf("  wave %s: %u node%s, %u done, %s\n", policy_wave_name(pool, w), sums[w].nodes,
+		       str_plural(sums[w].nodes), sums[w].done, sums[w].is_open ? "open" : "closed");
 	for (unsigned w = 0; w < pool->wave_count; w++)
 		if (sums[w].is_short)
 			printf("  warning: pool %s: with wave %s %s nodes are begun, and %u have to be done before the "
@@ -299,11 +299,11 @@ static void show_pools(const struct cluster *c, const struct slots *s, const str
 		const struct rollout *r = &s->rollouts[i];
 		const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
 		auto_str char *text = reason_text(why);
-		printf("pool %s: driver %s, wave %s, %u nodes, %u done, %u failed; slots %u of %u, unavailable %u of "
+		printf("pool %s: driver %s, wave %s, %u node%s, %u done, %u failed; slots %u of %u, unavailable %u of "
 		       "%u\n",
 		       c->policy->pools[i].name, c->policy->pools[i].target.driver,
-		       policy_wave_name(&c->policy->pools[i], r->wave), sum->total, sum->done, sum->failed, sum->used,
-		       sum->parallel_limit, sum->unavailable, sum->unavailable_limit);
+		       policy_wave_name(&c->policy->pools[i], r->wave), sum->total, str_plural(sum->total), sum->done,
+		       sum->failed, sum->used, sum->parallel_limit, sum->unavailable, sum->unavailable_limit);
 		if (why->code != REASON_NONE)
 			printf("%s: %s\n  %s\n  next: %s\n", r->is_halted ? "halted" : "no more grants", text,
 			       node_reason_info(why->code)->text, node_reason_info(why->code)->next);

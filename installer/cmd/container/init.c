@@ -323,7 +323,8 @@ static void make_own_nodes(const struct init_start *s)
 	    devices_apply(&m->kern, &m->sys, false, &d, &why) < 0)
 		log_warn("nvidia-smi may fail in this container, whose own /dev lacks device nodes: %s", why.text);
 	else if (d.changes)
-		log_info("%zu device nodes in this container's own /dev, %zu changes", d.count, d.changes);
+		log_info("%zu device node%s in this container's own /dev, %zu change%s", d.count, str_plural(d.count),
+			 d.changes, str_plural(d.changes));
 }
 
 static int serve_until_stopped(struct init_start *s, bool has_driver, const sigset_t *signals, struct err *err)

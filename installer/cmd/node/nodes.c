@@ -31,7 +31,8 @@ static void show_device_nodes(const struct devices *d)
 					n->path, n->major, n->minor, n->mode, n->uid, n->gid, n->why ? n->why : ""));
 	}
 	show_table(&rows);
-	printf("%zu nodes, %zu changes, %zu wrong\n", d->count, d->changes, devices_count_bad(d));
+	printf("%zu node%s, %zu change%s, %zu wrong\n", d->count, str_plural(d->count), d->changes,
+	       str_plural(d->changes), devices_count_bad(d));
 }
 
 // Where a CDI specification is kept, it follows changes of partitions (MIG).

@@ -36,7 +36,7 @@ static void show_headline(const struct facts *f, const struct status *s)
 	}
 	if (!s->has_gpu)
 		return;
-	const char *plural = gpus == 1 ? "" : "s";
+	const char *plural = str_plural(gpus);
 	if (!f->loaded.version)
 		printf("Not ready: no driver is loaded for %zu GPU%s\n", gpus, plural);
 	else if (s->is_ready)

@@ -45,8 +45,9 @@ static void show_bundle_report(const char *file, const struct bundle_report *r, 
 	if (r->missing.count || r->damaged.count)
 		return;
 	auto_str char *expires = date_text(r->manifest.expires);
-	printf("%s: complete: %zu entries, %zu blobs, %" PRIu64 " bytes; %s%s; expires %s\n", file, r->manifest.count,
-	       r->blobs, r->bytes, *r->signers ? "signed by " : "no signature required", r->signers, expires);
+	printf("%s: complete: %zu entr%s, %zu blob%s, %" PRIu64 " bytes; %s%s; expires %s\n", file, r->manifest.count,
+	       r->manifest.count == 1 ? "y" : "ies", r->blobs, str_plural(r->blobs), r->bytes,
+	       *r->signers ? "signed by " : "no signature required", r->signers, expires);
 }
 
 // The report lists all findings; the error summarizes them.

@@ -178,7 +178,7 @@ static int run_bundle_create(void *values, char **args, size_t count, struct err
 	if (v->origin.remote.common.is_json)
 		show_json(json);
 	else
-		printf("%s: %zu entries, expires %s\n", v->output, c.manifest.count,
+		printf("%s: %zu entr%s, expires %s\n", v->output, c.manifest.count, c.manifest.count == 1 ? "y" : "ies",
 		       json_string_value(json_object_get(json, "expires")));
 	return 0;
 }

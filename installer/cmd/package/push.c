@@ -80,7 +80,7 @@ static int run_push(void *values, char **args, size_t count, struct err *err)
 		auto_json json_t *json = json_pack("{s:s, s:o}", "to", p.to->name, "tags", json_strv(&p.pushed));
 		show_json(json);
 	} else {
-		printf("%zu tags in %s\n", p.pushed.count, p.to->name);
+		printf("%zu tag%s in %s\n", p.pushed.count, str_plural(p.pushed.count), p.to->name);
 	}
 	return 0;
 }

@@ -269,7 +269,8 @@ static void show_signed(const struct sign_job *s, bool is_export)
 	for (size_t i = 0; i < s->by.count; i++)
 		printf("by %s key %s\n", s->by.keys[i]->algorithm, s->by.keys[i]->id);
 	if (s->catalog.number)
-		printf("catalogue %llu lists %zu packages\n", (unsigned long long)s->catalog.number, s->catalog.count);
+		printf("catalogue %llu lists %zu package%s\n", (unsigned long long)s->catalog.number, s->catalog.count,
+		       str_plural(s->catalog.count));
 }
 
 static int run_sign(void *values, char **args, size_t count, struct err *err)

@@ -326,7 +326,7 @@ static void show_store_report(const struct store_report *r, bool is_json)
 		auto_str char *lost = strv_join(&r->damage[i].lost, ", ");
 		printf("sha256:%s %s; lost: %s\n", r->damage[i].digest, r->damage[i].why, *lost ? lost : "nothing");
 	}
-	printf("%zu blobs, %" PRIu64 " bytes: %s\n", r->blobs, r->bytes,
+	printf("%zu blob%s, %" PRIu64 " bytes: %s\n", r->blobs, str_plural(r->blobs), r->bytes,
 	       r->count ? "damage found and quarantined" : "no damage");
 }
 
@@ -379,8 +379,8 @@ static int run_store_gc(void *values, char **args, size_t count, struct err *err
 	const char *verb = v->is_dry ? "would remove" : "removed";
 	for (size_t i = 0; i < g.packages.count; i++)
 		printf("%s: %s\n", verb, g.packages.items[i]);
-	printf("%s: %zu packages, %zu blobs, %zu unfinished transfers, %" PRIu64 " bytes\n", verb, g.packages.count,
-	       g.blobs, g.parts, g.bytes);
+	printf("%s: %zu package%s, %zu blob%s, %zu unfinished transfer%s, %" PRIu64 " bytes\n", verb, g.packages.count,
+	       str_plural(g.packages.count), g.blobs, str_plural(g.blobs), g.parts, str_plural(g.parts), g.bytes);
 	if (v->is_cache)
 		printf("%s: %" PRIu64 " bytes of the cache\n", verb, cache);
 	return 0;

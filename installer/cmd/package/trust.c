@@ -206,7 +206,7 @@ static void show_removed(const struct values *v, const char *name, const struct 
 		printf("no longer trusted: %s\n", lost->items[i]);
 	if (lost->count)
 		printf("%zu package%s of the store will not be loaded again; a running driver is not affected\n",
-		       lost->count, lost->count == 1 ? "" : "s");
+		       lost->count, str_plural(lost->count));
 }
 
 static int run_trust_remove(void *values, char **args, size_t count, struct err *err)
