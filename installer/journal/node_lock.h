@@ -9,6 +9,6 @@ enum node_lock {
 	NODE_LOCK_AGENT,    // the coordinator expects one on each node
 };
 // flock on a file in run/kmodsmith, held until the descriptor is closed; the file holds the owner's pid for error
-// messages. E_LOCKED when another process has it. Damaged records below run/kmodsmith that a change writes are set aside.
-// Returns the descriptor.
+// messages. E_LOCKED when another process has it. Damaged records below run/kmodsmith that a change writes are set
+// aside. Returns the descriptor.
 int node_lock_take(const struct root *host, enum node_lock lock, struct err *err);

@@ -73,10 +73,10 @@ struct opt_parsed {
 };
 
 enum { OPT_HELP = 1, OPT_HELP_ALL };
-// Fill values (values_size zeroed bytes, or the defaults). 0 = run it; OPT_HELP = --help was asked for; negative = E_USAGE
-// or E_CONFIG. A key of the file that no command knows is an error with the nearest name, because a typo would be ignored
-// otherwise. So is a variable KMODSMITH_* that is no command's, is not in in->variables, and is none of those that
-// Kubernetes gives to every container of a namespace that has a Service of such a name.
+// Fill values (values_size zeroed bytes, or the defaults). 0 = run it; OPT_HELP = --help was asked for; negative =
+// E_USAGE or E_CONFIG. A key of the file that no command knows is an error with the nearest name, because a typo
+// would be ignored otherwise. So is a variable KMODSMITH_* that is no command's, is not in in->variables, and is none
+// of those that Kubernetes gives to every container of a namespace that has a Service of such a name.
 int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err);
 enum opt_source opt_source_of(const struct opt_parsed *parsed, const char *name); // OPT_DEFAULT: unset, or gave way
 // A value that only the command found to be wrong (E_USAGE, with '--NAME', 'NAME:' or the quoted value in its text),
