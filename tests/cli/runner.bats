@@ -255,9 +255,9 @@ EOF
 
 @test "an unknown test name is refused with the nearest one, and how to list all" {
   script jobs/format ''
-  check lint/formt
+  check lint/formas
   assert_failure
-  assert_output --partial "no test 'lint/formt'; did you mean 'lint/format'? tests/check/run --list prints them all"
+  assert_output --partial "no test 'lint/formas'; did you mean 'lint/format'? tests/check/run --list prints them all"
   check nothing
   assert_output --partial "no test 'nothing'; tests/check/run --list prints them all"
 }
