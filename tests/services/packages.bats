@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian and RPM packages, with dpkg and rpm in a root of their own, and the tarball: what they put there works, and removed they
 # leave what is the administrator's. The units, with systemd's own check.
-# shellcheck disable=SC2153,SC2154 # bats and helper.bash set output, status and top
+# shellcheck disable=SC2016,SC2153,SC2154 # another shell expands; bats and helper.bash set output, status and top
 load helper
 
 make_locked() { flock "$top/build/release/make.lock" make -s -C "$top" "$@"; } # as make_in: other tests build there, too
@@ -76,6 +76,31 @@ works() { # what is there, and that it runs
   assert_success
   assert_equal "$(files)" ""
   [ ! -e "$root/var/lib/kmodsmith" ]
+}
+
+@test "the Debian package: purged, it takes along what is exported, which is mounted from its state" {
+  for applet in mount umount sed; do ln -s busybox "$root/bin/$applet"; done
+  dpkg --root="$root" --force-depends --install "$deb"
+  cd "$root"
+  mkdir -p machine run/nvidia/driver var/lib/kmodsmith/payloads/a/usr/{lib,bin}
+  run unshare --mount bash -euc '
+    mount --make-rprivate /
+    mount -t proc proc proc
+    mount -t tmpfs machine machine
+    mount --make-shared machine
+    mkdir machine/pts
+    mount -t tmpfs pts machine/pts
+    mount -t tmpfs kmodsmith run/nvidia/driver
+    mkdir run/nvidia/driver/{usr,dev}
+    mount --bind var/lib/kmodsmith/payloads/a/usr run/nvidia/driver/usr
+    mount --bind var/lib/kmodsmith/payloads/a/usr/bin run/nvidia/driver/usr/lib
+    mount --rbind machine run/nvidia/driver/dev
+    dpkg --root="$PWD" --force-depends --purge kmodsmith
+    cut -d" " -f5 /proc/self/mountinfo | grep "^$PWD"'
+  assert_success
+  [ ! -e "$root/var/lib/kmodsmith" ]
+  refute_output --partial "$root/run"
+  assert_line "$root/machine/pts" # which others had mounted in it, too
 }
 
 @test "the RPM package: installed, verified, and removed without what its administrator changed" {
