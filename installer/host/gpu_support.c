@@ -296,11 +296,6 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(here, branch, available);
 	int r = request == MODULE_TYPE_AUTO ? choose_auto(&t, driver_version, branch, &flavour, &why, err) :
 					      choose_requested(here, &t, driver_version, request, &why, err);
-	struct err mixed; // then no other driver helps
-	if (r < 0 && err->code != E_FLAVOUR && gpu_support_check(here, &mixed) < 0) {
-		err_code(err, request == MODULE_TYPE_AUTO ? mixed.code : err->code); // as doctor says it
-		return err_next(err, "%s", mixed.next);
-	}
 	if (r < 0)
 		return -1;
 	auto_str char *left = gpu_support_left(here, driver_version, flavour);
@@ -335,18 +330,15 @@ char *gpu_support_text(const struct gpus *gpus)
 	return text;
 }
 
-int gpu_support_check(const struct gpus *gpus, struct err *err)
+char *gpu_support_mixed(const struct gpus *gpus)
 {
 	const struct span all = find_span(gpus);
 	__attribute__((cleanup(coverage_done))) struct coverage t = { 0 };
 	if (!is_span_empty(&all))
-		return 0;
+		return NULL;
 	for (size_t i = 0; i < gpus->count; i++)
 		if (is_display_of_ours(&gpus->items[i]))
 			list_gpu(&t, &gpus->items[i]);
 	end_list(&t);
-	err_set(err, E_MIXED_GPUS, "no driver version supports every GPU: %s", t.list);
-	err_next(err, "remove the GPUs of one kind, or give them to virtual machines (bind them to vfio-pci); "
-		      "`lspci -nn -d 10de:` lists all");
-	return all.flavours ? 1 : -1;
+	return TAKE(t.list);
 }

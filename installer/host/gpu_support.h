@@ -33,9 +33,9 @@ static inline void gpu_support_served_done(struct gpus *served)
 // Ours that these modules leave without a driver: "0000:50:00.0 (Kepler)"; NULL = none. Caller frees.
 char *gpu_support_left(const struct gpus *gpus, const char *driver_version, enum module_type flavour);
 
-// err is E_MIXED_GPUS where no driver version supports every GPU here with one module type: -1 = they need different
-// module types, 1 = different branches, so that a driver of one leaves the others. 0 = one does, or there is no GPU.
-int gpu_support_check(const struct gpus *gpus, struct err *err);
+// Of GPUs that no driver version serves together with one module type, what each needs; NULL = one does, or there is no
+// GPU. A driver of a version that serves some of them leaves the others. Caller frees.
+char *gpu_support_mixed(const struct gpus *gpus);
 // What all of them together ask of a driver: "proprietary modules only, branches up to 580". Caller frees.
 char *gpu_support_text(const struct gpus *gpus);
 

@@ -32,6 +32,8 @@ struct doctor {
 	const struct sys *sys;
 	const struct strv *headers;
 	const struct module_key *module_key;
+	const char *driver;
+	enum module_type flavour;
 	struct facts facts;
 	struct tree tree;
 	struct doctor_findings doctor_findings;
@@ -91,6 +93,38 @@ static int examine_rights(struct doctor *x, struct err *err)
 	return 0;
 }
 
+// As an install of the requested driver, else of the loaded one, would choose its modules.
+static void examine_choice(struct doctor *x)
+{
+	static const char NAME[] = "driver choice";
+	const struct gpus *g = &x->facts.gpus;
+	const struct modules *l = &x->facts.loaded;
+	const char *version = x->driver ? x->driver : l->version;
+	enum module_type flavour = x->driver ? x->flavour : l->flavour;
+	const unsigned both = MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY;
+	struct err err;
+	auto_str char *mixed = gpu_support_mixed(g), *support = gpu_support_text(g);
+	bool is_known = version && gpu_driver_branch(version);
+	if (!gpus_count_ours(g, GPU_DISPLAY))
+		return;
+	if (is_known && gpu_support_choose(g, version, flavour, both, &flavour, NULL, &err) < 0) {
+		add_finding(x, NAME, DOCTOR_FAIL, err.code, "%s", err.text)->next = str_dup(err_next_step(&err));
+		return;
+	}
+	auto_str char *left = is_known ? gpu_support_left(g, version, flavour) : NULL;
+	if (left)
+		add_finding(x, NAME, DOCTOR_WARN, mixed ? E_MIXED_GPUS : E_FLAVOUR,
+			    "the %s modules of driver %s leave GPUs without a driver: %s", module_type_name(flavour),
+			    version, left);
+	else if (mixed && !is_known)
+		add_finding(x, NAME, DOCTOR_WARN, E_MIXED_GPUS,
+			    "no driver version supports every GPU: %s; install leaves those without a driver that its "
+			    "version does not support",
+			    mixed);
+	else
+		add_finding(x, NAME, DOCTOR_PASS, 0, "%s", support);
+}
+
 static void examine_gpus(struct doctor *x)
 {
 	struct err err;
@@ -98,20 +132,13 @@ static void examine_gpus(struct doctor *x)
 	const struct gpu *first = g->items;
 	for (size_t i = 0; i + 1 < g->count && !gpu_is_ours(first); i++)
 		first++;
-	auto_str char *counted = gpus_text(g), *support = gpu_support_text(g);
+	auto_str char *counted = gpus_text(g);
 	if (!facts_has_gpu(&x->facts))
 		add_finding(x, "gpu", DOCTOR_WARN, 0, "no NVIDIA function: install does nothing here (NO_GPU)");
 	else
 		add_finding(x, "gpu", DOCTOR_PASS, 0, "%s, first %s %s", counted, first->address,
 			    gpu_architecture(first->device));
-	int mixed = gpu_support_check(g, &err);
-	if (mixed)
-		add_finding(x, "driver choice", mixed < 0 ? DOCTOR_FAIL : DOCTOR_WARN, err.code, "%s%s", err.text,
-			    mixed < 0 ? "" :
-					"; install leaves those without a driver that its version does not support")
-			->next = str_dup(err_next_step(&err));
-	else if (gpus_count_ours(g, GPU_DISPLAY))
-		add_finding(x, "driver choice", DOCTOR_PASS, 0, "%s", support);
+	examine_choice(x);
 	auto_served_gpus struct gpus served = { 0 }; // another driver may have the rest
 	gpu_support_served(g, x->facts.loaded.version, x->facts.loaded.flavour, &served);
 	auto_str char *owned = unbind_text(&served);
@@ -515,8 +542,8 @@ static void doctor_done(struct doctor *x)
 }
 
 int doctor_read(const struct root *host, const struct root *kern, const struct sys *sys, const struct root *state,
-		const struct strv *headers, const struct module_key *module_key, struct doctor_findings *ret,
-		struct err *err)
+		const struct strv *headers, const struct module_key *module_key, const char *driver,
+		enum module_type flavour, struct doctor_findings *ret, struct err *err)
 {
 	__attribute__((cleanup(doctor_done))) struct doctor x = { .host = host,
 								  .kern = kern,
@@ -524,6 +551,8 @@ int doctor_read(const struct root *host, const struct root *kern, const struct s
 								  .state = state,
 								  .headers = headers,
 								  .module_key = module_key,
+								  .driver = driver,
+								  .flavour = flavour,
 								  .tree = { .root = ROOT_NONE } };
 	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
 		return -1;

@@ -22,10 +22,10 @@ struct doctor_findings {
 	char *next;    // what to do now; NULL = nothing: there is no GPU
 };
 
-// headers: package files given instead of the host's tree; may be empty.
+// headers: package files given instead of the host's tree; may be empty. driver: NULL = the loaded one, if any.
 int doctor_read(const struct root *host, const struct root *kern, const struct sys *sys, const struct root *state,
-		const struct strv *headers, const struct module_key *module_key, struct doctor_findings *ret,
-		struct err *err);
+		const struct strv *headers, const struct module_key *module_key, const char *driver,
+		enum module_type flavour, struct doctor_findings *ret, struct err *err);
 void doctor_findings_done(struct doctor_findings *f);
 #define auto_doctor_findings __attribute__((cleanup(doctor_findings_done)))
 const char *doctor_state_name(enum doctor_state s); // "pass", "warn", "FAIL"

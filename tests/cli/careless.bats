@@ -115,11 +115,24 @@ EOF
   assert_output "E_USAGE false true"
 }
 
-@test "doctor fails where an install would: no driver serves all GPUs, only signed modules load" {
-  host mixed
-  kmodsmith doctor --json
-  assert_status 1
-  assert_json '.checks[] | select(.name == "driver choice") | .state + " " + .code' "FAIL E_MIXED_GPUS"
+@test "doctor fails where an install would: the driver does not serve the GPUs, only signed modules load" {
+  local driver flavour found planned
+  host mixed # Pascal and Blackwell: each driver serves one of them, or wants to be told which
+  while IFS='|' read -r driver flavour found planned; do
+    kmodsmith doctor --json ${driver:+--driver "$driver"} ${flavour:+--flavour "$flavour"}
+    assert_status "$([[ $found == FAIL* ]] && echo 1 || echo 0)"
+    found=$found assert_json '.checks[] | select(.name == "driver choice") | .state + " " + .code + ": " + .evidence | startswith(env.found)' true
+    [ -n "$driver" ] || continue
+    kmodsmith plan --driver "$driver" ${flavour:+--flavour "$flavour"}
+    assert_error "$planned"
+  done <<'END'
+||warn E_MIXED_GPUS: no driver version supports every GPU|
+535.261.03||warn E_MIXED_GPUS: the proprietary modules of driver 535.261.03 leave GPUs without a driver: 0000:5e:00.0 (Blackwell)|E_NO_PACKAGE
+590.1||warn E_MIXED_GPUS: the open modules of driver 590.1 leave GPUs without a driver: 0000:3b:00.0 (Pascal)|E_NO_PACKAGE
+575.57|open|warn E_MIXED_GPUS: the open modules of driver 575.57 leave GPUs without a driver: 0000:3b:00.0 (Pascal)|E_NO_PACKAGE
+575.57||FAIL E_MIXED_GPUS: no module type of driver 575.57 supports every GPU|E_MIXED_GPUS
+470.1|open|FAIL E_FLAVOUR: the open module type of driver 470.1 does not support 0000:3b:00.0|E_FLAVOUR
+END
   host secure-boot
   kmodsmith doctor --json
   assert_status 1

@@ -115,7 +115,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   kmodsmith install --driver 535.261.03 --json
   assert_json .plan.outcome adopt
   kmodsmith doctor
-  assert_line --regexp "^warn +driver choice +E_MIXED_GPUS: no driver version supports every GPU: .*; install leaves"
+  assert_line --regexp "^warn +driver choice +E_MIXED_GPUS: the open modules of driver 535.261.03 leave GPUs without a driver: 0000:50:00.0 \(Kepler\)"
 }
 
 @test "status names a GPU without a driver, and what the kernel said of it" {

@@ -206,5 +206,5 @@ EOF
   assert_line --regexp '^ +next: nothing to do: `kmodsmith plan` shows the step; '
   host mixed
   kmodsmith doctor --json
-  assert_json '.checks[] | select(.code == "E_MIXED_GPUS").next | startswith("remove the GPUs of one kind, or give them to virtual machines")' true
+  assert_json '.checks[] | select(.code == "E_MIXED_GPUS").next | startswith("choose a driver branch, or --flavour, for the GPUs that matter")' true
 }

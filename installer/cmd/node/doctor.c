@@ -10,6 +10,10 @@ struct values {
 };
 
 static const struct opt opts[] = {
+	{ "driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, offsetof(struct values, job.driver),
+	  "driver version that is to serve the GPUs; default: the loaded one, else any" },
+	{ "flavour", 'f', "auto|open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, offsetof(struct values, job.flavour),
+	  "its modules; auto decides by the GPUs and the driver branch" },
 	{ "headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, offsetof(struct values, job.headers),
 	  "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, job.state_dir),
@@ -60,9 +64,11 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 	auto_job_temp_state struct job_temp_state spare = JOB_TEMP_STATE_NONE;
 	auto_root struct root state = ROOT_NONE;
 	auto_doctor_findings struct doctor_findings f = { 0 };
-	if (job_check_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
+	enum module_type flavour;
+	if (job_check_driver(v->job.driver, err) < 0 || job_parse_flavour(&v->job, &flavour, err) < 0 ||
+	    job_check_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
 	    job_state_for_reading(&v->job, &m, &spare, &state, err) < 0 ||
-	    doctor_read(&m.host, &m.kern, &m.sys, &state, &v->job.headers, &key, &f, err) < 0)
+	    doctor_read(&m.host, &m.kern, &m.sys, &state, &v->job.headers, &key, v->job.driver, flavour, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
@@ -81,6 +87,7 @@ const struct cmd cmd_doctor = {
 	.about = "Changes nothing. Exit status 1 when something would make every install fail; a warning matters only "
 		 "in the\ncase that it names.\n\n"
 		 "  kmodsmith doctor\n"
+		 "  kmodsmith doctor --driver 580.95.05\n"
 		 "  kmodsmith doctor --json | jq .failed\n",
 	.opts = { opts, module_key_opts, common_opts },
 	.values_size = sizeof(struct values),
