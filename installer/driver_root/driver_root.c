@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/statvfs.h>
 
 #define PAYLOAD_FIRMWARE DRIVER_ROOT_PAYLOADS "/%s/" DRIVER_ROOT_FIRMWARE "/%s" // digest, file
 static const char FIRMWARE[] = DRIVER_ROOT_FIRMWARE, SETTING[] = "sys/module/firmware_class/parameters/path";
@@ -116,35 +115,22 @@ static int work_layout(const struct driver_root *e, const struct driver_root_req
 	return root_layout_read(&content, &w->root_layout, err);
 }
 
-// A payload of NVIDIA's files alone has no program for the hooks of containers (devices/cdi.h); a pod's image has it.
-static bool lacks_program(const struct driver_root *e, const struct root *payload)
+// The program for the hooks of containers (devices/cdi.h): that of this pod's image, if it has one. A payload of NVIDIA's
+// files alone brings none, and another version's may be there. In the payload's tree, because it is exported read-only,
+// and seen at once in a generation that is in place. A driver without it is better than none.
+static void renew_program(const struct driver_root *e, const struct root *payload)
 {
-	return !root_exists(payload, DRIVER_ROOT_PROGRAM) && root_exists(e->kern, DRIVER_ROOT_PROGRAM);
-}
-
-// Else a start would export anew for it, and lack it again.
-static bool has_room_for_program(const struct driver_root *e, const struct root *payload)
-{
-	struct err ignored;
-	struct stat st;
-	struct statvfs fs;
-	auto_fd int fd = root_open(e->kern, DRIVER_ROOT_PROGRAM, O_RDONLY, &ignored);
-	return fd >= 0 && fstat(fd, &st) == 0 && fstatvfs(payload->fd, &fs) == 0 && !(fs.f_flag & ST_RDONLY) &&
-	       fs.f_bavail > (uint64_t)st.st_size / fs.f_frsize;
-}
-
-// In the payload's tree, because it is exported read-only. A driver without it is better than none.
-static void add_program(const struct driver_root *e, const struct root *payload)
-{
-	auto_str char *data = NULL;
-	size_t len = 0;
+	auto_str char *own = NULL, *there = NULL;
+	size_t len = 0, there_len = 0;
 	struct err why;
-	if (!lacks_program(e, payload))
+	int r = root_read(e->kern, DRIVER_ROOT_PROGRAM, &own, &len, &why);
+	if (r == 0 || (r > 0 && root_read(payload, DRIVER_ROOT_PROGRAM, &there, &there_len, &why) > 0 &&
+		       len == there_len && memcmp(own, there, len) == 0))
 		return;
-	if (root_read(e->kern, DRIVER_ROOT_PROGRAM, &data, &len, &why) < 0 ||
-	    root_mkdirs(payload, "usr/libexec", 0755, &why) < 0 ||
-	    root_write(payload, DRIVER_ROOT_PROGRAM, data, len, 0755, &why) < 0)
-		progress_note(e->progress, "the driver root has no program for the hooks of containers: %s", why.text);
+	if (r < 0 || root_mkdirs(payload, "usr/libexec", 0755, &why) < 0 ||
+	    root_write(payload, DRIVER_ROOT_PROGRAM, own, len, 0755, &why) < 0)
+		progress_note(e->progress, "the driver root does not get this program for the hooks of containers: %s",
+			      why.text);
 }
 
 // When everything is in place, a start does no more than this.
@@ -167,8 +153,6 @@ int driver_root_check(struct driver_root *e, const struct driver_root_request *r
 	auto_str char *sources = *e->sources ? str_fmt(DRIVER_ROOT_SOURCES "/%s", e->sources) : NULL;
 	if (sources && !root_exists(e->state, sources))
 		*ret_why = str_dup("it lacks the sources for this kernel");
-	else if (lacks_program(e, &w.payload) && has_room_for_program(e, &w.payload))
-		*ret_why = str_dup("it lacks the program for the hooks of containers");
 	if (*ret_why)
 		return 0;
 	if (work_layout(e, request, &w, err) < 0)
@@ -201,13 +185,13 @@ int driver_root_confirm(struct driver_root *e, const struct driver_root_request 
 	auto_work struct work w = WORK_NONE;
 	auto_root_record struct root_record now = { 0 };
 	int r = root_record_read(e->host, e->boot, &now, err);
-	if (r < 0)
+	if (r < 0 || open_payload(e, request, &w, err) < 0)
 		return -1;
+	renew_program(e, &w.payload);
 	if (r > 0 && str_eq(now.dir, e->dir) && str_eq(now.payload, request->payload) &&
 	    (!request->modules || str_eq(now.modules, request->modules)))
 		return 0;
-	return work_open(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0 ||
-			       work_layout(e, request, &w, err) < 0 ?
+	return work_open(e, &w, err) < 0 || work_layout(e, request, &w, err) < 0 ?
 		       -1 :
 		       write_root_record(e, request, &w.root_layout, err);
 }
@@ -288,7 +272,7 @@ int driver_root_prepare(struct driver_root *e, const struct driver_root_request 
 	    root_layout_prepare(&w.payload, e->host, request->release, err) < 0 ||
 	    make_sources(e, request, &w, err) < 0)
 		return -1;
-	add_program(e, &w.payload);
+	renew_program(e, &w.payload);
 	if (work_layout(e, request, &w, err) < 0 || generation_begin(&w.mount_ns, &w.parent, e->made, err) < 0)
 		return -1;
 	struct err why = { 0 }; // a root that some containers cannot read is better than none

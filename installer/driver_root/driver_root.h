@@ -57,7 +57,7 @@ void driver_root_done(struct driver_root *e);
 // frees).
 int driver_root_check(struct driver_root *e, const struct driver_root_request *request, char **ret_why,
 		      struct err *err);
-// The generation in place is right: record it, although another pod made it.
+// The generation in place is right: record it, although another pod made it, and give it our program for hooks.
 int driver_root_confirm(struct driver_root *e, const struct driver_root_request *request, struct err *err);
 // Prepares the next generation. Nothing that is in use is touched.
 int driver_root_prepare(struct driver_root *e, const struct driver_root_request *request, struct err *err);
