@@ -37,6 +37,16 @@ int source_url_check(const char *what, const char *url, const char *sha256, stru
 	return 0;
 }
 
+char *source_url_driver(const char *url)
+{
+	char version[32] = "";
+	auto_str char *path = str_ndup(url, strcspn(url, "?#"));
+	sscanf(strrchr(path, '/'), "/NVIDIA-Linux-%*[^-]-%31[0-9.]", version);
+	if (str_ends(version, "."))
+		version[strlen(version) - 1] = '\0';
+	return strchr(version, '.') ? str_dup(version) : NULL;
+}
+
 struct source_download {
 	const struct source_url *request;
 	const struct root *dir;

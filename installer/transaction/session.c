@@ -2,6 +2,7 @@
 #include "transaction/session.h"
 
 #include "acquire/signing.h"
+#include "acquire/source_url.h"
 #include "base/process/log.h"
 #include "driver_root/modules_dir.h"
 #include "driver_root/root_record.h"
@@ -23,25 +24,34 @@ static bool is_requested_driver_loaded(const struct session *s)
 	return s->driver && str_eq(s->driver, s->facts.loaded.version);
 }
 
-// The named source's beginning tells its version. What does not, or cannot be read, is refused once it is needed.
-static int compare_source(struct session *s, struct err *err)
+// A file's beginning tells its version, a URL's name may. What does not, or cannot be read, is refused once it is needed.
+static char *source_driver(const struct session *s)
 {
-	const struct session_request *request = s->request;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_source struct source source = { .root = ROOT_NONE };
 	struct err ignored;
-	bool is_file = request->source && !request->fetch_source;
-	if (!s->driver || !is_file || !(request->is_source_spare || request->is_source_bound) ||
-	    scratch_make(&s->state, "peek", &work, &ignored) < 0 ||
-	    source_peek(request->source, &work.root, &source, &ignored) <= 0 || str_eq(source.version, s->driver))
+	if (s->request->fetch_source)
+		return source_url_driver(s->request->source);
+	return scratch_make(&s->state, "peek", &work, &ignored) == 0 &&
+			       source_peek(s->request->source, &work.root, &source, &ignored) > 0 ?
+		       TAKE(source.version) :
+		       NULL;
+}
+
+static int compare_source(struct session *s, struct err *err)
+{
+	const struct session_request *request = s->request;
+	bool is_due = s->driver && request->source && (request->is_source_spare || request->is_source_bound);
+	auto_str char *version = is_due ? source_driver(s) : NULL;
+	if (!version || str_eq(version, s->driver))
 		return 0;
+	auto_str char *shown = request->fetch_source ? http_url_shown(request->source) : str_dup(request->source);
 	if (request->is_source_bound && request->is_driver_typed) {
-		plan_refuse_source(s->driver, source.version, s->facts.host.arch, err);
-		return err_wrap(err, "--source '%s'", request->source);
+		plan_refuse_source(s->driver, version, s->facts.host.arch, err);
+		return err_wrap(err, "--source '%s'", shown);
 	}
 	s->is_source_other = true;
-	log_warn("source '%s' is of driver %s and does not count: %s was requested", request->source, source.version,
-		 s->driver);
+	log_warn("source '%s' is of driver %s and does not count: %s was requested", shown, version, s->driver);
 	return 0;
 }
 
@@ -225,8 +235,8 @@ static char *payload_source(struct session *s)
 static int open_source(struct session *s, struct err *err)
 {
 	const struct session_request *request = s->request;
-	bool is_named = request->source && !s->is_source_other;
-	if (request->fetch_source) {
+	bool is_named = request->source && !s->is_source_other, is_fetched = is_named && request->fetch_source;
+	if (is_fetched) {
 		progress_enter(&s->progress, "source");
 		if (request->fetch_source(request->ctx, &s->state, &s->source_path, err) < 0)
 			return -1;
@@ -240,7 +250,7 @@ static int open_source(struct session *s, struct err *err)
 	if (signing_check(&s->facts.host, request->kern, &request->module_key, &s->signer, err) < 0 ||
 	    scratch_make(&s->state, "source", &s->source_work, err) < 0)
 		return -1;
-	if (!request->fetch_source)
+	if (!is_fetched)
 		progress_enter(&s->progress, "source");
 	if (source_open(path, is_named ? request->source_sha256 : NULL, &s->source_work.root, &s->source, err) < 0)
 		return -1;

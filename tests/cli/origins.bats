@@ -45,6 +45,7 @@ said() { # FILE ENVIRONMENT ARGUMENTS COMMAND [ARGUMENT...]: each as "OPTION=VAL
   for word in "${env[@]}"; do unset "${word%%=*}"; done
 }
 P=package=oci:package S=source=source F=from=oci:package
+H=source-sha256=$(printf %064d 0) U=source=https://away.invalid/NVIDIA-Linux-x86_64 # a URL, and the digest that it needs
 digest() { echo "sha256:$(jq -r '.manifests[0].digest[7:]' "package-$1/index.json")"; }
 
 @test "which driver: every option that says it, from file, environment and command line" {
@@ -76,7 +77,7 @@ driver=$old||$S-$new|$new
 driver=$old|$S-$new||$new
 driver=$old $S-$old||$S-$new|$new
 driver=$old|$P-$old|$S-$new|$new
-driver=$old source-sha256=$(printf %064d 0)||$S-$new|$new
+driver=$old $H||$S-$new|$new
 driver=$new $S-$new||driver=$old|keep
 $S-$new||driver=$old|keep
 $P-$new||driver=$old|keep
@@ -103,6 +104,11 @@ driver=$new $P-$old|||E_CONFIG line 2, key 'package': driver $new was requested,
 ||driver=$old $S-$new|E_USAGE --source 'source-$new': driver $old was requested, but the source is of driver $new
 |driver=$old $S-$new||keep
 driver=$old $S-$new|||keep
+||driver=$old $U-$new.run $H|E_USAGE --source 'https://away.invalid/NVIDIA-Linux-x86_64-$new.run': driver $old was requested, but the source is of driver $new
+||driver=$old $U-$new-grid.run?token=secret $H|E_USAGE --source 'https://away.invalid/NVIDIA-Linux-x86_64-$new-grid.run': driver $old
+||driver=$old $U-$old.run $H|keep
+|driver=$old $U-$new.run $H||keep
+driver=$new $U-$old.run $H||$F-$new|$new
 driver=$new $S-$old||$F-$new|$new
 |driver=$new $S-$old|$F-$new|$new
 driver=$old|||keep
@@ -124,6 +130,8 @@ END
   kmodsmith unload
   rm -r "$ROOT/var/lib/kmodsmith"
   said "source=source-$old" "" "driver=$new" plan
+  assert_error E_NO_PACKAGE "no package of driver $new"
+  said "$U-$old.run $H" "" "driver=$new" plan
   assert_error E_NO_PACKAGE "no package of driver $new"
   said "source=source-$old" "" "driver=$old" plan
   assert_status 0
