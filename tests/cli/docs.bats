@@ -250,7 +250,7 @@ MAKE
   makeself --nox11 --quiet "$tree" "NVIDIA-Linux-x86_64-$1.run" label true >/dev/null
 }
 # The commands of README's host quick start, without the build and the package manager's, on the recorded machine. It has no
-# mounts for an export, and no services.
+# mounts for an export, and no services; a host of tests/vm/26-service has both, but no compiler.
 host_start() { # [SED-SCRIPT]
   sed -n '/^## Quick start: a host/,/^## /{/scripts\/deps/d; s/^    //p}' "$top/README.md" |
     sed "s# *--export [^ ]*##; s#export = [^ ]*\\\\n##; s#/etc/kmodsmith#$ROOT/etc/kmodsmith#; ${1-}" >start

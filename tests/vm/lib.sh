@@ -38,8 +38,8 @@ stand_alone() { # NAME
 report() { # STATUS NAME DETAIL: STATUS 0 is a pass
   count=$((count + 1))
   stand_alone "$2"
-  if [ "$1" -eq 0 ]; then echo "ok $count - $title"; return 0; fi
-  echo "not ok $count - $title"
+  if [ "$1" -eq 0 ]; then printf 'ok %d - %s\n' "$count" "$title"; return 0; fi
+  printf 'not ok %d - %s\n' "$count" "$title"
   printf '%s\n' "$3" | sed 's/^/# /'
   return 1
 }
