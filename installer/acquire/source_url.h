@@ -8,7 +8,8 @@
 bool source_url_is(const char *source); // http://, https:// or file:///
 // E_USAGE: without a digest, with credentials in it, or file:// and no absolute path. what: the option, for messages.
 int source_url_check(const char *what, const char *url, const char *sha256, struct err *err);
-// The driver version in NVIDIA's name for a file, NVIDIA-Linux-x86_64-535.261.03.run; NULL = it has another. Caller frees.
+// The driver version in NVIDIA's name for a file, "NVIDIA-Linux-x86_64-535.261.03.run"; NULL = it is named otherwise.
+// Caller frees.
 char *source_url_driver(const char *url);
 
 struct source_url {

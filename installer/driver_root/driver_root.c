@@ -115,9 +115,9 @@ static int work_layout(const struct driver_root *e, const struct driver_root_req
 	return root_layout_read(&content, &w->root_layout, err);
 }
 
-// The program for the hooks of containers (devices/cdi.h): that of this pod's image, if it has one. A payload of NVIDIA's
-// files alone brings none, and another version's may be there. In the payload's tree, because it is exported read-only,
-// and seen at once in a generation that is in place. A driver without it is better than none.
+// The program for the hooks of containers (devices/cdi.h): that of this pod's image, if it has one. A payload of
+// NVIDIA's files alone brings none, and another version's may be there. In the payload's tree, because it is exported
+// read-only, and seen at once in a generation that is in place. A driver without it is better than none.
 static void renew_program(const struct driver_root *e, const struct root *payload)
 {
 	auto_str char *own = NULL, *there = NULL;

@@ -24,7 +24,7 @@ static bool is_requested_driver_loaded(const struct session *s)
 	return s->driver && str_eq(s->driver, s->facts.loaded.version);
 }
 
-// A file's beginning tells its version, a URL's name may. What does not, or cannot be read, is refused once it is needed.
+// A file's beginning tells its version, a URL's name may. What does not, or cannot be read, is refused once needed.
 static char *source_driver(const struct session *s)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
