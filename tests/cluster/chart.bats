@@ -38,9 +38,9 @@ remaining() { # what of kmodsmith the API server has, beside what every namespac
 
 @test "lint has nothing to say, and each example gives objects of deploy/ and the two that it makes itself" {
   local example name
-  for name in rbac agent-policy coordinator-policy coordinator daemonset daemonset-agent daemonset-builder uninstall-job; do
+  for name in namespace rbac agent-policy coordinator-policy coordinator daemonset daemonset-agent daemonset-builder uninstall-job; do
     objects <"$top/deploy/$name.yaml"
-  done >"$BATS_TEST_TMPDIR/known"
+  done | grep -vx 'Namespace -/kmodsmith' >"$BATS_TEST_TMPDIR/known"
   printf '%s\n' "ConfigMap kmodsmith/kmodsmith-parameters" "ConfigMap kmodsmith/kmodsmith-policy" "NetworkPolicy kmodsmith/kmodsmith" >>"$BATS_TEST_TMPDIR/known"
   for example in "$examples"/*.yaml; do
     run helm lint --strict "$chart" --kube-version 1.33.0 -f "$example"
@@ -50,12 +50,29 @@ remaining() { # what of kmodsmith the API server has, beside what every namespac
     run comm -13 <(sort -u "$BATS_TEST_TMPDIR/known") <(objects <"$BATS_TEST_TMPDIR/$name")
     assert_output ""
   done
-  rendered --set mode=rollout,builders.enabled=true,driver.version=1.2.3 --set-json 'policy={"pools": []}' | objects >"$BATS_TEST_TMPDIR/all"
+  rendered --set mode=rollout,builders.enabled=true,driver.version=1.2.3,createNamespace=true --set-json 'policy={"pools": []}' | objects >"$BATS_TEST_TMPDIR/all"
   run comm -23 <(grep -v 'kmodsmith-driver\|-parameters' "$BATS_TEST_TMPDIR/known" | sort) "$BATS_TEST_TMPDIR/all"
   assert_output ""
   assert_equal "$(grep -c . <(objects <"$BATS_TEST_TMPDIR/standalone"))" 3
   run grep -cE 'Deployment|coordinator' <(objects <"$BATS_TEST_TMPDIR/single-node")
   assert_output 0
+}
+
+@test "every object of every example keeps the rules that reviewers and their tools ask for" {
+  local example
+  for example in "$examples"/*.yaml; do rendered -f "$example" >"$BATS_TEST_TMPDIR/$(basename "$example")"; done
+  rendered --set mode=rollout,builders.enabled=true,coordinator.page=true,driver.version=1.2.3,createNamespace=true \
+    --set metrics.podMonitor.enabled=true,metrics.rules.enabled=true,metrics.dashboards.enabled=true >"$BATS_TEST_TMPDIR/all.yaml"
+  run python3 "$top/tests/cluster/chart_rules.py" "$BATS_TEST_TMPDIR"/*.yaml
+  assert_output ""
+  assert_success
+  sed -i 's/drop:/keep:/; /app.kubernetes.io.part-of/d; s/^ *activeDeadlineSeconds:.*//; s/AlwaysAllow/IfHealthyBudget/' "$BATS_TEST_TMPDIR/all.yaml"
+  run python3 "$top/tests/cluster/chart_rules.py" "$BATS_TEST_TMPDIR/all.yaml"
+  assert_failure
+  assert_line "all.yaml: Deployment kmodsmith-coordinator: labels"
+  assert_line "all.yaml: Deployment kmodsmith-coordinator: container coordinator: drops all capabilities"
+  assert_line "all.yaml: Job kmodsmith-uninstall: ends"
+  assert_line "all.yaml: PodDisruptionBudget kmodsmith-coordinator: lets a broken pod go"
 }
 
 @test "what pages tell helm to set is rendered" {
@@ -88,7 +105,7 @@ p, c, env = pod(sys.argv[2])
 q, d, was = pod(deploy + "/daemonset.yaml")
 assert env == {**was, "KMODSMITH_FROM": "docker://a/b,https://c", "KMODSMITH_TRUST_DIR": "/drivers"}, env
 assert [t["matchExpressions"][0]["key"] for t in p["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]] == [
-    "feature.node.kubernetes.io/pci-10de.present", "feature.node.kubernetes.io/pci-0302_10de.present", "nvidia.com/gpu.present"]
+    "nvidia.com/gpu.present", *[f"feature.node.kubernetes.io/pci-{n}10de.present" for n in ("", "0302_", "0300_")]]
 assert p["tolerations"] == q["tolerations"] + [{"key": "dedicated", "operator": "Exists"}]
 for x in (p, q): x.pop("affinity", None), x.pop("tolerations")
 for x in (c, d): x.pop("env"), x.pop("imagePullPolicy", None)
@@ -106,6 +123,85 @@ assert c["image"].endswith("@sha256:" + 64 * "0") and c["securityContext"] == po
 p, c, env = pod(sys.argv[5])
 assert [v["configMap"]["name"] for v in p["volumes"] if v["name"] == "policy"] == ["kmodsmith-policy"]
 END
+}
+
+@test "values reach the pods that they are of, beside what deploy/ asks, and no label that is selected by" {
+  cat >"$BATS_TEST_TMPDIR/site.yaml" <<'END'
+mode: rollout
+driver: {version: "1.2.3"}
+fullnameOverride: gpus
+nodes:
+  nodeSelector: {pool: a}
+  affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: Exists}]}]}}}
+  gpuLabels: [gpu, npu]
+  tolerations: [{key: dedicated, operator: Exists}]
+  priorityClassName: mine
+  podAnnotations: {a: b}
+  podLabels: {team: red}
+  serviceAccount: {annotations: {role: puller}}
+builders: {enabled: true, resources: {requests: {cpu: "4", memory: 8Gi}}, serviceAccount: {annotations: {role: pusher}}}
+coordinator:
+  nodeSelector: {pool: b}
+  tolerations: [{key: control, operator: Exists}]
+  affinity: {podAffinity: {}}
+  resources: {requests: {cpu: 1m, memory: 1Mi}, limits: {memory: 99Mi}}
+  podLabels: {team: blue}
+  serviceAccount: {annotations: {role: none}}
+END
+  rendered -f "$BATS_TEST_TMPDIR/site.yaml" >"$BATS_TEST_TMPDIR/made"
+  python3 - "$BATS_TEST_TMPDIR/made" <<'END'
+import sys, yaml
+objects = [d for d in yaml.safe_load_all(open(sys.argv[1])) if d]
+def of(kind, name): return next(d for d in objects if (d["kind"], d["metadata"]["name"]) == (kind, name))
+agent, builder = of("DaemonSet", "gpus-agent"), of("DaemonSet", "gpus-builder")
+coordinator, job = of("Deployment", "gpus-coordinator"), of("Job", "kmodsmith-uninstall")
+def pod(d): return d["spec"]["template"]["spec"]
+terms = [[(e["key"], e["operator"]) for e in t["matchExpressions"]]
+         for t in pod(agent)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]]
+assert terms == [[("kmodsmith.io/builder", "DoesNotExist"), ("zone", "Exists"), (label, "In")] for label in ("gpu", "npu")], terms
+assert pod(agent)["nodeSelector"] == {"pool": "a"} and pod(builder)["nodeSelector"] == {"pool": "a", "kmodsmith.io/builder": "true"}
+assert pod(agent)["tolerations"][-1] == {"key": "dedicated", "operator": "Exists"} and len(pod(agent)["tolerations"]) == 3
+assert pod(agent)["priorityClassName"] == "mine" and pod(coordinator)["priorityClassName"] == "system-cluster-critical"
+assert agent["spec"]["template"]["metadata"]["annotations"] == {"a": "b"}
+assert agent["spec"]["template"]["metadata"]["labels"]["team"] == "red" and "team" not in agent["metadata"]["labels"]
+assert agent["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/name": "kmodsmith-agent"}
+assert pod(agent)["containers"][0]["resources"]["requests"]["cpu"] == "20m" and pod(builder)["containers"][0]["resources"]["requests"]["cpu"] == "4"
+for d in (coordinator, job):
+    assert pod(d)["nodeSelector"] == {"pool": "b"} and pod(d)["tolerations"] == [{"key": "control", "operator": "Exists"}]
+    assert d["spec"]["template"]["metadata"]["labels"]["team"] == "blue"
+assert pod(coordinator)["containers"][0]["resources"]["limits"] == {"memory": "99Mi"} and pod(job)["containers"][0]["resources"]["limits"] == {"memory": "64Mi"}
+assert len(pod(coordinator)["affinity"]) == 2
+roles = {name: of("ServiceAccount", "kmodsmith-" + name)["metadata"]["annotations"]["role"] for name in ("agent", "builder", "coordinator", "uninstall")}
+assert roles == {"agent": "puller", "builder": "pusher", "coordinator": "none", "uninstall": "none"}, roles
+END
+}
+
+@test "values of an older chart, and names that went, never stop an upgrade" {
+  mkdir "$BATS_TEST_TMPDIR/old"
+  tar -xf "$chart" -C "$BATS_TEST_TMPDIR/old"
+  cp "$top/tests/cluster/chart-values.yaml" "$BATS_TEST_TMPDIR/old/kmodsmith/values.yaml"
+  for options in driver.version=1.2.3 driver.version=1.2.3,privileged=false mode=rollout mode=rollout,builders.enabled=true,driver.version=1.2.3,coordinator.page=true; do
+    run helm template it "$BATS_TEST_TMPDIR/old/kmodsmith" --kube-version 1.33.0 --set "$options"
+    assert_success
+    echo "$output" >"$BATS_TEST_TMPDIR/made.yaml"
+    run python3 "$top/tests/cluster/chart_rules.py" "$BATS_TEST_TMPDIR/made.yaml"
+    assert_output ""
+  done
+  kube POST /api/v1/nodes '{"metadata": {"name": "gpu1", "labels": {"pool": "a"}}}' >/dev/null
+  helm install it "$chart" -f "$examples/rollout.yaml" --set nodes.selector.pool=a --set-json nodes.gpuLabels=[] >/dev/null
+  run helm upgrade it "$chart" -f "$examples/rollout.yaml" --set nodes.selector.pool=a
+  assert_success
+  assert_output --partial "WARNING: nodes.selector is nodes.nodeSelector now"
+  assert_output --partial "Pods stay on all of them, as they were"
+  run kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets/kmodsmith-agent
+  assert_json '.spec.template.spec.nodeSelector.pool' a
+  assert_json '[.. | .key? // empty] | map(select(contains("present"))) | length' 0
+  run helm upgrade it "$chart" -f "$examples/rollout.yaml" --set-json 'nodes.gpuLabels=["nvidia.com/gpu.present"]'
+  assert_success
+  run kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets/kmodsmith-agent
+  assert_json '[.. | .key? // empty] | map(select(contains("present"))) | length' 1
+  helm uninstall it --no-hooks >/dev/null
+  kube DELETE /api/v1/nodes/gpu1 >/dev/null
 }
 
 @test "a value that is wrong is refused by its name" {
@@ -127,6 +223,13 @@ parameters.nvidia=x|'nvidia' does not match pattern
 images.driver.digest=latest|'/images/driver/digest': 'latest' does not match pattern
 driver.version=|which driver? Set driver.version
 existingConfigMap=mine|leave these out
+nodes.nodeselector.x=1|'/nodes': additional properties 'nodeselector' not allowed
+nodes.tolerations[0].keys=x|'/nodes/tolerations/0': additional properties 'keys' not allowed
+nodes.resources.request.cpu=1|'/nodes/resources': additional properties 'request' not allowed
+nodes.podLabels.app\.kubernetes\.io/name=x|invalid propertyName 'app.kubernetes.io/name'
+coordinator.affinity.nodeaffinity=x|'/coordinator/affinity': additional properties 'nodeaffinity' not allowed
+builders.serviceAccount.name=x|'/builders/serviceAccount': additional properties 'name' not allowed
+fullnameOverride=GPUs|'/fullnameOverride': 'GPUs' does not match pattern
 EOF
   run rendered -f "$examples/standalone.yaml" --set builders.enabled=true
   assert_output --partial "policy and builders take effect with mode=rollout only"
@@ -150,7 +253,7 @@ on, off = load(sys.argv[1]), load(sys.argv[2])
 policy, = of(on, "NetworkPolicy")
 assert policy["spec"]["ingress"] == [{"ports": [{"port": "metrics", "protocol": "TCP"}], "from": [{"namespaceSelector": {}}]}], policy
 monitor, = of(on, "PodMonitor")
-assert monitor["metadata"]["labels"] == {"release": "prom"}
+assert monitor["metadata"]["labels"]["release"] == "prom"
 scraped = monitor["spec"]["selector"]["matchExpressions"][0]["values"]
 endpoint, = monitor["spec"]["podMetricsEndpoints"]
 for pod in pods(on):
@@ -173,7 +276,8 @@ rules = {d["metadata"]["name"]: d["spec"] for d in of(on, "PrometheusRule")}
 assert rules == {"kmodsmith-" + n: yaml.safe_load(open(f"{sys.argv[3]}/{n}.rules.yaml")) for n in ("nodes", "rollouts")}
 alone = load(sys.argv[4])
 assert [d["metadata"]["name"] for d in of(alone, "PrometheusRule")] == ["kmodsmith-nodes"]
-def boards(objects): return {d["metadata"]["name"]: (d["metadata"]["labels"], d["data"]) for d in of(objects, "ConfigMap") if "dashboard" in d["metadata"]["name"]}
+def own(labels): return {k: v for k, v in labels.items() if "/" not in k}
+def boards(objects): return {d["metadata"]["name"]: (own(d["metadata"]["labels"]), d["data"]) for d in of(objects, "ConfigMap") if "dashboard" in d["metadata"]["name"]}
 def files(labels, *names): return {f"kmodsmith-dashboard-{n}": (labels, {f"kmodsmith-{n}.json": open(f"{sys.argv[3]}/dashboards/{n}.json").read()}) for n in names}
 assert boards(on) == files({"grafana_dashboard": "1"}, "fleet", "node", "rollout"), boards(on).keys()
 assert boards(alone) == files({"grafana_dashboard": "1", "team": "gpus"}, "fleet", "node"), boards(alone).keys()
@@ -258,4 +362,123 @@ uninstall() { # helm's, with this test as the kubelet of its Job: with the right
   assert_line "paused: no new node is begun; nodes in progress continue"
   assert_equal "$(remaining)" "$(remaining | grep -v kmodsmith-uninstall)"
   kube DELETE /api/v1/nodes/gpu1 >/dev/null
+}
+
+quota() { # METHOD
+  kube "$1" "/api/v1/namespaces/kmodsmith/resourcequotas$([ "$1" = POST ] || echo /small)" \
+    '{"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2", "limits.cpu": "5"}}}' >/dev/null
+}
+namespace_label() { # LEVEL, or null
+  kube PATCH /api/v1/namespaces/kmodsmith "{\"metadata\": {\"labels\": {\"pod-security.kubernetes.io/enforce\": $1}}}" application/merge-patch+json >/dev/null
+}
+installed() { # [OPTION...]: what helm says of the cluster
+  run helm install it "$chart" -f "$examples/rollout.yaml" "$@"
+  assert_success
+  helm uninstall it --no-hooks >/dev/null
+}
+
+@test "after an install helm says how many nodes fit and what keeps pods from running, with the cure" {
+  local quota="the quota small of the namespace kmodsmith allows 2 pods, and this needs 4" limits="wants limits.cpu of every pod"
+  kube POST /api/v1/nodes '{"metadata": {"name": "cpu1"}}' >/dev/null
+  kube POST /api/v1/nodes '{"metadata": {"name": "gpu1", "labels": {"feature.node.kubernetes.io/pci-0302_10de.present": "true"}}}' >/dev/null
+  installed
+  assert_line "1 of 2 nodes fit: gpu1"
+  refute_output --partial WARNING
+  refute_output --partial "pod-security"
+
+  kube PATCH /api/v1/nodes/gpu1 '{"metadata": {"labels": {"feature.node.kubernetes.io/pci-0302_10de.present": "false"}}}' application/merge-patch+json >/dev/null
+  installed
+  assert_output --partial "WARNING: no pod runs, for none of 2 nodes has one of the labels nvidia.com/gpu.present,"
+  assert_line "    kubectl label node NODE nvidia.com/gpu.present=true"
+  assert_line "    helm -n kmodsmith upgrade it CHART --reuse-values --set-json 'nodes.gpuLabels=[]'"
+  installed --set-json nodes.gpuLabels=[]
+  assert_line "2 of 2 nodes fit: cpu1, gpu1"
+  installed --set-json nodes.gpuLabels=[] --set nodes.nodeSelector.pool=a
+  assert_output --partial "WARNING: no pod runs, for none of 2 nodes has pool=a."
+
+  namespace_label '"baseline"'
+  installed --set-json nodes.gpuLabels=[]
+  assert_output --partial "WARNING: the namespace kmodsmith forbids the pods that load drivers: it is baseline"
+  assert_line "    kubectl label --overwrite namespace kmodsmith pod-security.kubernetes.io/enforce=privileged"
+  namespace_label null
+  installed --set-json nodes.gpuLabels=[]
+  refute_output --partial WARNING
+  assert_line "    kubectl label namespace kmodsmith pod-security.kubernetes.io/enforce=privileged"
+  namespace_label '"privileged"'
+
+  quota POST
+  installed --set-json nodes.gpuLabels=[]
+  assert_output --partial "WARNING: $quota"
+  assert_output --partial "WARNING: a quota of the namespace kmodsmith $limits"
+  installed --set-json 'nodes={"gpuLabels": ["none"], "resources": {"limits": {"cpu": 4}}}'
+  refute_output --partial quota
+  quota DELETE
+
+  run helm install it "$chart" -f "$examples/rollout.yaml" --dry-run=client
+  assert_line "    kubectl get nodes -l 'nvidia.com/gpu.present=true'"
+  installed --set lookup=false
+  assert_line "    kubectl get nodes -l 'feature.node.kubernetes.io/pci-0300_10de.present=true'"
+  kube DELETE /api/v1/nodes/gpu1 >/dev/null
+  kube DELETE /api/v1/nodes/cpu1 >/dev/null
+}
+
+@test "an uninstall that was given up goes on when it is typed again, or ends without its Job; neither leaves anything" {
+  local before
+  before=$(remaining)
+  kube POST /api/v1/nodes '{"metadata": {"name": "gpu1", "labels": {"kmodsmith.io/state": "evicting"}}, "spec": {"unschedulable": true}}' >/dev/null
+  helm install it "$chart" -f "$examples/rollout.yaml" >/dev/null
+  run helm uninstall it --timeout 3s
+  assert_failure
+  assert_output --partial "timed out"
+  run kube GET /apis/batch/v1/namespaces/kmodsmith/jobs
+  assert_json '.items | length' 0
+  kube PATCH /api/v1/nodes/gpu1 '{"metadata": {"labels": {"kmodsmith.io/state": "done"}}, "spec": {"unschedulable": false}}' application/merge-patch+json >/dev/null
+  uninstall
+  assert_equal "$(remaining)" "$before"
+  helm install it "$chart" -f "$examples/rollout.yaml" >/dev/null
+  run helm uninstall it --timeout 3s
+  assert_failure
+  run helm uninstall it --no-hooks
+  assert_success
+  assert_equal "$(remaining)" "$before"
+  kube DELETE /api/v1/nodes/gpu1 >/dev/null
+}
+
+@test "a second release is refused, and so is one beside manifests of deploy/" {
+  helm install first "$chart" -f "$examples/standalone.yaml" >/dev/null
+  run helm install second "$chart" -f "$examples/rollout.yaml"
+  assert_failure
+  assert_output --partial "a cluster has kmodsmith once, and this one has it as the release 'first': helm -n kmodsmith upgrade first, or uninstall that one first"
+  helm uninstall first >/dev/null
+  deploy daemonset-agent.yaml
+  run helm install second "$chart" -f "$examples/standalone.yaml"
+  assert_failure
+  assert_output --partial "this one has it without helm: kubectl -n kmodsmith delete daemonset kmodsmith-agent, which leaves drivers loaded"
+  kube DELETE /apis/apps/v1/namespaces/kmodsmith/daemonsets/kmodsmith-agent >/dev/null
+}
+
+@test "without deploy/namespace.yaml the chart makes what is missing, and a namespace stays" {
+  local name
+  kube DELETE /api/v1/namespaces/kmodsmith/resourcequotas/kmodsmith-critical-pods >/dev/null
+  for name in kmodsmith kmodsmith-compile; do # as the controller of namespaces does
+    kube DELETE "/api/v1/namespaces/$name" >/dev/null
+    kube GET "/api/v1/namespaces/$name" | jq '.spec.finalizers = []' >"$BATS_TEST_TMPDIR/$name"
+    kube PUT "/api/v1/namespaces/$name/finalize" "$(<"$BATS_TEST_TMPDIR/$name")" >/dev/null
+  done
+  run helm install it "$chart" -f "$examples/rollout.yaml" --create-namespace
+  assert_success
+  assert_output --partial "pod-security.kubernetes.io/enforce=privileged"
+  namespace_label '"privileged"'
+  run kube GET /api/v1/namespaces/kmodsmith-compile
+  assert_json '.metadata.labels["pod-security.kubernetes.io/enforce"]' restricted
+  run kube GET /api/v1/namespaces/kmodsmith/resourcequotas/kmodsmith-critical-pods
+  assert_json '.spec.hard.pods' 20k
+  run helm upgrade it "$chart" -f "$examples/rollout.yaml"
+  assert_success
+  run helm uninstall it --no-hooks
+  assert_output --partial "[Namespace] kmodsmith-compile"
+  run kube GET /api/v1/namespaces/kmodsmith-compile
+  assert_json .status.phase Active
+  helm install it "$chart" -f "$examples/rollout.yaml" >/dev/null # with the one that is there
+  helm uninstall it --no-hooks >/dev/null
 }
