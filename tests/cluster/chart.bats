@@ -19,6 +19,7 @@ setup() {
   [ -z "$HELM_LACKS" ] || skip "$HELM_LACKS"
   examples=$top/deploy/helm/examples chart=$(echo "$work"/kmodsmith-*.tgz)
 }
+teardown() { [ -n "${KUBE_LACKS-}$HELM_LACKS" ] || helm uninstall it first --no-hooks --ignore-not-found >/dev/null 2>&1; }
 helm() { "$HELM" --kubeconfig "$KUBECONFIG" --namespace kmodsmith "$@"; }
 rendered() { helm template it "$chart" --kube-version 1.33.0 "$@"; } # OPTION...
 objects() { # of YAML documents: KIND NAMESPACE/NAME, one a line
@@ -200,7 +201,6 @@ END
   assert_success
   run kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets/kmodsmith-agent
   assert_json '[.. | .key? // empty] | map(select(contains("present"))) | length' 1
-  helm uninstall it --no-hooks >/dev/null
   kube DELETE /api/v1/nodes/gpu1 >/dev/null
 }
 
@@ -342,7 +342,6 @@ uninstall() { # helm's, with this test as the kubelet of its Job: with the right
   refute_output --partial "No key is trusted here"
   assert_equal "$(kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets | jq -r '[.items[].metadata.name] | join(" ")')" kmodsmith-agent
   assert_equal "$(kube GET /apis/apps/v1/namespaces/kmodsmith/deployments/kmodsmith-coordinator | jq .spec.replicas)" 2
-  helm uninstall it --no-hooks >/dev/null
 }
 
 @test "an uninstall begins no further node, and waits for one that is drained" {
@@ -480,5 +479,4 @@ installed() { # [OPTION...]: what helm says of the cluster
   run kube GET /api/v1/namespaces/kmodsmith-compile
   assert_json .status.phase Active
   helm install it "$chart" -f "$examples/rollout.yaml" >/dev/null # with the one that is there
-  helm uninstall it --no-hooks >/dev/null
 }
