@@ -210,11 +210,11 @@ daemon-reload"
 ExecStart=@BINDIR@/kmodsmith install"
 }
 
-@test "the sample configuration has a line for each option, and each is one that the program takes" {
+@test "the sample configuration has ten keys, and each is one that the program takes" {
   local conf=$BATS_TEST_TMPDIR/kmodsmith.conf
   "$(dirname "$KMODSMITH")/mkman" conf >"$conf"
   run grep -cE '^#[a-z0-9-]+ = ' "$conf"
-  assert [ "$output" -gt 40 ]
+  assert_output 10
   echo "flavor = open" >"$BATS_TEST_TMPDIR/one.conf"
   KMODSMITH_CONFIG=$BATS_TEST_TMPDIR/one.conf run "$KMODSMITH" plan
   assert_output --partial "did you mean 'flavour'"
