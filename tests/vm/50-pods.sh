@@ -180,5 +180,5 @@ like "agent: the process of the agent runs" "$(ps)" 'kmodsmith agent --policy=/p
 t "agent: the pod is deleted" pod_delete driver
 t "agent: the pod comes again" agent
 t "agent: the driver becomes ready again" until_ended driver runc exec driver kmodsmith probe readiness
-like "agent: what is loaded is adopted" "$(pod_log driver)" '^kmodsmith: adopt '
+t "agent: what is loaded is adopted" pod_wait_log driver '^kmodsmith: adopt '
 is "agent: and stays as it is" "$(file_mode)" 384
