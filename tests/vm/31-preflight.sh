@@ -98,7 +98,7 @@ like "  with the cause" "$out" "^FAIL +firmware +$file: "
 t_fails 1 "  and so does the probe" kmodsmith probe readiness
 t "unload" kmodsmith unload
 t_fails 1 "R-P6: the last good driver does not come back without its firmware" kmodsmith install --driver "$OPEN_VERSION"
-like "  for the same reason" "$out" "E_FIRMWARE: and the last good driver could not be brought back \(driver $OPEN_VERSION: $file: "
+like "  for the same reason" "$out" "E_FIRMWARE: preflight: $file: .*; and the last good driver could not be brought back \(driver $OPEN_VERSION: $file: "
 nothing
 put /lib/firmware
 t "with its firmware it comes back" kmodsmith install --driver "$OPEN_VERSION"
