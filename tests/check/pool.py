@@ -16,7 +16,7 @@ import time
 import report
 
 LOGS = "build/check"
-HANGS = 3
+HANGS = 2
 
 
 @dataclasses.dataclass

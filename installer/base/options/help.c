@@ -107,8 +107,8 @@ static void add_group(char **text, const struct cmd *cmd, const char *heading, s
 				add_option(text, o, width);
 }
 
-// Rare groups of a command with many options.
-static bool is_for_all(const struct cmd *cmd, const char *heading)
+// Of a command with many options: a group that few need.
+static bool is_rare(const struct cmd *cmd, const char *heading)
 {
 	return cmd->often && !str_eq(heading, "General");
 }
@@ -145,7 +145,7 @@ char *help_command(const struct cmd *cmd, bool is_all, size_t width)
 		if (!*heading || strv_has(&headings, heading))
 			continue;
 		strv_add(&headings, str_dup(heading));
-		if (is_all || !is_for_all(cmd, heading))
+		if (is_all || !is_rare(cmd, heading))
 			add_headed_group(&text, cmd, heading, width);
 		else
 			str_add(&left, "%s%c%s", left ? ", " : "", tolower((unsigned char)*heading), heading + 1);
