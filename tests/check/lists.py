@@ -59,6 +59,11 @@ def choose(plan, tests, changed):
     files, since = changed
     chosen = set(match(sum((entry["tests"] for entry in plan["check"]), []), tests))
     left_out, widened = [], []
+    written = {os.path.splitext(f)[0] for f in files or []}
+    own = [n for n in tests if n not in chosen and f"tests/{n.split('@')[0]}" in written]
+    if own:
+        chosen.update(own)
+        widened.append((own, f"their own files changed since {since}"))
     for entry in plan["check-all"]:
         names = [n for n in match(entry["tests"], tests) if n not in chosen]
         touched = [f for f in files or [] if any(fnmatch.fnmatchcase(f, p) for p in entry.get("when", []))]

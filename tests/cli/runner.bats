@@ -218,6 +218,14 @@ EOF
   check
   assert_output --partial "engine/mine.c changed since commit"
   assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+  rm engine/mine.c
+  mkdir tests/cli
+  printf '@test "one" { true; }\n' >tests/cli/mine.bats
+  printf 'all static:\n' >Makefile
+  lists 'check lint/a' 'check-all lint/b' 'check-all cli cli-asan'
+  check
+  assert_output --partial "widened: 1 more, since their own files changed since commit"
+  assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
 }
 
 @test "the quick tiers come first" {
