@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# As a new user: from NVIDIA's .run, an empty registry and an empty API server, with the commands of docs/kubernetes.md in a fresh
-# checkout, to a rollout that is watched in a browser. Prints each command with its seconds, and counts those that the page promises.
+# As a new user: from NVIDIA's .run, an empty registry and an empty API server, with README's commands in a fresh checkout,
+# to a rollout that is watched in a browser. Prints each command with its seconds, and counts those that docs/kubernetes.md promises.
 # What is not as at a user's:
 #   - The .run has NVIDIA's layout and a part of the files: what Debian's packages of that version have.
 #   - Nodes are recorded machines: packages for their kernel have modules of a few bytes, and as they have no mounts, no user space is
@@ -87,7 +87,7 @@ types() { # LINE: a command, or several that && connects, in the checkout; sets 
 follows() { # PAGE NAME [SED-SCRIPT]: the commands below that mark of the page, with this registry and driver; adds to count
   local line lines
   mapfile -t lines < <(awk -v mark="<!-- test: $2 -->" '$0 == mark { on = 1; next } on && !/^    / { exit } on { print substr($0, 5) }' \
-    "$top/docs/$1.md" | sed -E ':a; /\\$/ { N; s/\\\n *//; ta }' |
+    "$top/$1.md" | sed -E ':a; /\\$/ { N; s/\\\n *//; ta }' |
     sed -E "s#registry\.example/drivers#$HUB_TLS/drivers#g; s#[0-9]{3}\.[0-9]+\.[0-9]{2}#$driver#g; ${3-}")
   assert [ "${#lines[@]}" -gt 0 ]
   for line in "${lines[@]}"; do
@@ -174,7 +174,7 @@ leader() { # sets url to that of the coordinator that leads
   return 1
 }
 
-@test "from a .run to a rollout in the browser, with the commands of the page alone" {
+@test "from a .run to a rollout in the browser, with the commands of README and the pages alone" {
   local begun=$SECONDS driver run next typed promised url picture=$work/page.png
   run_file
   checkout
@@ -182,24 +182,24 @@ leader() { # sets url to that of the coordinator that leads
   next=${driver%.*}.99
   assert_equal "$(curl -sS --cacert "$CA" "https://$HUB_TLS/v2/_catalog" | jq -c .repositories)" "[]"
   echo "# section 1: images" >&3
-  follows kubernetes images
+  follows README images
   run curl -sS --cacert "$CA" "https://$HUB_TLS/v2/drivers/kmodsmith-driver/tags/list"
   assert_json '.tags | map(select(startswith("sha256-") | not)) | join(" ")' "$driver" # beside what is attached to it
   promised=$count
   echo "# a rollout's images, packages and user space" >&3
   packages "$driver" "$next"
   tiny_payload "$BATS_TEST_TMPDIR/payload.tar" "$next"
-  follows kubernetes rollout-images
-  follows packages sign
+  follows docs/kubernetes rollout-images
+  follows docs/packages sign
   types "kmodsmith pack payload $BATS_TEST_TMPDIR/payload.tar --driver $next --output oci:packages"
-  follows packages payload "s#pack payload [^ ]*#pack payload $run#"
+  follows docs/packages payload "s#pack payload [^ ]*#pack payload $run#"
 
   echo "# section 3: deploy" >&3
   machines
   machines_load "$driver"
   values "$driver"
   promised=$((promised - count))
-  follows kubernetes chart "s#^helm install.*#& -f values.yaml --set-file 'trust.keys.site\\\\.pem=site.pem'#"
+  follows README chart "s#^helm install.*#& -f values.yaml --set-file 'trust.keys.site\\\\.pem=site.pem'#"
   promised=$((promised + count))
   assert_equal "$promised" 7
   grep -qF 'it takes the seven commands of sections 1 and 3' "$top/docs/kubernetes.md"

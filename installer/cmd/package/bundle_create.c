@@ -191,7 +191,7 @@ const struct cmd cmd_bundle_create = {
 		 "missing, it is listed and nothing is written. The file contains a manifest, so that\n"
 		 "`kmodsmith bundle verify` can tell whether it is complete.\n\n"
 		 "  kmodsmith bundle create --output site.tar --from docker://registry.example/drivers \\\n"
-		 "      --driver 535.261.03 --kernel 6.1.0-56-cloud-amd64,6.1.0-57-cloud-amd64 --key release.key\n",
+		 "      --driver 535.261.03 --kernel 6.1.0-56-cloud-amd64,6.1.0-57-cloud-amd64 --key site.key\n",
 	.opts = { opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_bundle_create,

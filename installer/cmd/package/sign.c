@@ -319,12 +319,12 @@ const struct cmd cmd_sign = {
 		 "the modules; it signs each, as `sign-file -p` or `openssl cms -sign -binary -noattr -nocerts "
 		 "-outform DER` do,\n"
 		 "and --module-signatures attaches what it made.\n\n"
-		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
-		 "  openssl pkey -in release.key -pubout -out release.pem    # for `kmodsmith trust add` on each "
+		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key\n"
+		 "  openssl pkey -in site.key -pubout -out site.pem    # for `kmodsmith trust add` on each "
 		 "machine\n"
-		 "  kmodsmith sign ./packages --key release.key --catalog\n"
-		 "  kmodsmith sign ./packages --export-modules signing\n"
-		 "  kmodsmith sign ./packages --modules --module-cert mok.pem --module-signatures signing\n",
+		 "  kmodsmith sign oci:packages --key site.key --catalog\n"
+		 "  kmodsmith sign oci:packages --export-modules signing\n"
+		 "  kmodsmith sign oci:packages --modules --module-cert mok.pem --module-signatures signing\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_sign,

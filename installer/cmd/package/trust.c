@@ -244,9 +244,9 @@ const struct cmd cmd_trust_add = {
 		 "statement\n"
 		 "of how it was built (\"provenance\": \"required\"). To create\n"
 		 "a key pair:\n\n"
-		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
-		 "  openssl pkey -in release.key -pubout -out release.pem\n"
-		 "  kmodsmith trust add release.pem --name release --for docker://registry.example/drivers\n",
+		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key\n"
+		 "  openssl pkey -in site.key -pubout -out site.pem\n"
+		 "  kmodsmith trust add site.pem --for docker://registry.example/drivers\n",
 	.opts = { add_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_trust_add,
