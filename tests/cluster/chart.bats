@@ -76,6 +76,16 @@ remaining() { # what of kmodsmith the API server has, beside what every namespac
   assert_line "all.yaml: PodDisruptionBudget kmodsmith-coordinator: lets a broken pod go"
 }
 
+@test "values that an earlier version's chart took are rendered, also all of them as they stood there" {
+  local values rendered=0
+  for values in "$top"/tests/upgrade/*/values/*.yaml; do
+    rendered -f "${values%/*}/values.yaml" -f "$values" --set-string driver.version=1.2.3,nodes.selector.pool=a >"$BATS_TEST_TMPDIR/made"
+    grep -q 'pool: a' "$BATS_TEST_TMPDIR/made"
+    rendered=$((rendered + 1))
+  done
+  [ "$rendered" -ge 7 ]
+}
+
 @test "what pages tell helm to set is rendered" {
   local options seen=0
   cd "$BATS_TEST_TMPDIR"
