@@ -58,6 +58,34 @@ load helper
   assert_error E_USAGE "did you mean 'ls'?"
 }
 
+# What somebody wants who has only the helps: the help where it is looked for, and what has to be typed. The list of commands leads there.
+@test "ten tasks of a beginner, each by help alone" {
+  local task page command rows=0
+  kmodsmith help
+  printf '%s\n' "$output" >"$BATS_TEST_TMPDIR/commands"
+  while IFS='|' read -r task page command; do
+    grep -qE "^  ${page%% *} " "$BATS_TEST_TMPDIR/commands" || fail "$task: the list of commands has no ${page%% *}"
+    kmodsmith "$page" --help
+    assert_output --partial "$command"
+    rows=$((rows + 1))
+  done <<'EOF'
+can this machine run the driver|doctor|kmodsmith doctor --driver 580.95.05
+what would happen|plan|kmodsmith plan --source NVIDIA-Linux-x86_64-535.261.03.run
+install NVIDIA's file|install|kmodsmith install --source FILE
+at each boot|install|/etc/kmodsmith/kmodsmith.conf
+containers get libcuda|install|--export /run/nvidia/driver
+is it well|status|kmodsmith status
+who keeps the driver in use|holders|kmodsmith holders
+take it away|unload|kmodsmith unload --holders wait
+go back to an earlier driver|install|what `kmodsmith store ls` lists, also to go back to it
+why did the compile fail|logs|kmodsmith logs
+sign with a key of one's own|sign|openssl genpkey
+trust that key|trust add|kmodsmith trust add site.pem
+Secure Boot|trust enroll|kmodsmith trust enroll --new keys
+EOF
+  [ "$rows" -ge 10 ]
+}
+
 @test "on a terminal help has the terminal's width" {
   local columns
   for columns in 60 100; do

@@ -187,7 +187,7 @@ const struct cmd cmd_plan = {
 		 "is\nunpacked below the state directory.\n\n"
 		 "  kmodsmith plan 535.261.03\n"
 		 "  kmodsmith plan --source NVIDIA-Linux-x86_64-535.261.03.run --json\n",
-	.often = "driver,source,from,package,flavour,headers,holders",
+	.often = "driver,source,from,package,flavour,headers,holders,export",
 	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
 		  remote_opts, common_opts },
 	.values_size = sizeof(struct values),
@@ -200,13 +200,20 @@ const struct cmd cmd_install = {
 	.args_max = 1,
 	.args_option = "driver",
 	.help = "install the driver on this machine, once",
-	.about = "Finds or compiles the modules, proves that they fit the running kernel, loads them, makes the device "
-		 "nodes\nand measures the result. Until the proof the running driver is not touched; a failure after "
-		 "it is undone.\nWhen the requested modules are already loaded, nothing is unloaded or loaded.\n\n  "
-		 "kmodsmith install --package DIR             from a package made by `kmodsmith build`\n  kmodsmith "
-		 "install --source FILE             compile against the host's headers, or use a stored package\n  "
-		 "kmodsmith install 535.261.03                from the packages in this machine's store\n",
-	.often = "driver,source,from,package,flavour,headers,holders",
+	.about =
+		"Finds or compiles the modules, proves that they fit the running kernel, loads them, makes the device "
+		"nodes\nand measures the result. Until the proof the running driver is not touched; a failure after "
+		"it is undone.\nWhen the requested modules are already loaded, nothing is unloaded or loaded.\n"
+		"At each boot kmodsmith.service installs what /etc/kmodsmith/kmodsmith.conf names: \"driver = "
+		"535.261.03\".\n\n"
+		"  kmodsmith install --source FILE             compile against the host's headers, or use a stored "
+		"package\n"
+		"  kmodsmith install 535.261.03                what `kmodsmith store ls` lists, also to go back to it\n"
+		"  kmodsmith install 535.261.03 --from docker://registry.example/drivers     signed packages of a "
+		"site\n"
+		"  kmodsmith install --source FILE --export /run/nvidia/driver               and user space for "
+		"containers\n",
+	.often = "driver,source,from,package,flavour,headers,holders,export",
 	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
 		  remote_opts, dry_run_opts, common_opts },
 	.values_size = sizeof(struct values),
