@@ -16,7 +16,7 @@ description="It fetches or compiles nvidia.ko and its siblings, proves that they
 
 fill_tree() {
   scripts/install.sh "$build" "$prefix" "$tree"
-  strip -o "$tree$prefix/bin/kmodsmith" "$build/kmodsmith$static"
+  strip -R .note.gnu.build-id -o "$tree$prefix/bin/kmodsmith" "$build/kmodsmith$static"
   find "$tree$prefix/share/man" "$tree$prefix/share/doc/kmodsmith/CHANGELOG.md" -type f -exec gzip -9n {} +
 }
 same_time() { find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }

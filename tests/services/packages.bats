@@ -55,6 +55,20 @@ works() { # what is there, and that it runs
   assert_equal "$(sha256sum "$deb" "$rpm" "$tarball")" "$before"
 }
 
+@test "no package tells by a build id in which directory it was made" {
+  local program
+  mkdir "$BATS_TEST_TMPDIR"/{deb,rpm,tarball}
+  dpkg-deb -x "$deb" "$BATS_TEST_TMPDIR/deb"
+  tar -xzf "$tarball" -C "$BATS_TEST_TMPDIR/tarball"
+  (cd "$BATS_TEST_TMPDIR/rpm" && rpm2cpio "$rpm" | busybox cpio -id 2>/dev/null)
+  for program in "$BATS_TEST_TMPDIR"/*/usr{,/local}/bin/kmodsmith; do
+    [ -e "$program" ] || continue
+    run -0 readelf -SW "$program"
+    assert_output --partial .text
+    refute_output --partial build-id
+  done
+}
+
 @test "the Debian package: installed, changed, upgraded, removed and purged" {
   run dpkg-deb -f "$deb" Depends
   for library in libc6 libssl3 libkmod2 libcurl4 kmod; do assert_output --partial "$library"; done
