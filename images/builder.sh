@@ -22,7 +22,7 @@ rm "$root.about.tar"
 if [ ! -d "$made/asset" ]; then
   work=$(mktemp -d "$made.XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  build/release/kmodsmith pack builder -q "$made/root.tar" --output "oci:$work/asset" --state-dir "$work/state" >&2
+  env -u SOURCE_DATE_EPOCH build/release/kmodsmith pack builder -q "$made/root.tar" --output "oci:$work/asset" --state-dir "$work/state" >&2
   mv -T "$work/asset" "$made/asset" 2>/dev/null || [ -d "$made/asset" ] # another run was faster
 fi
 rm -rf "$asset"

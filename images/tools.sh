@@ -5,6 +5,7 @@
 #   images/tools.sh [SUITE]     of another suite of Debian, as a root alone, for kernels that its own gcc built
 # shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
+unset SOURCE_DATE_EPOCH # the time is that of the packages, whichever commit comes first
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/images
 # gcc as far as Debian has it (a kernel wants the one that built it), clang with its linker for kernels built with it,
 # what kernel headers and their scripts call, and the GNU tools where busybox knows less.
