@@ -203,6 +203,7 @@ def arguments():
     parser.add_argument("--driver", default="NOASSERTION", help="the version of the inputs")
     parser.add_argument("--made", action="append", default=[])
     parser.add_argument("--linked", nargs="*", default=[])
+    parser.add_argument("--purpose", default="CONTAINER", help="what SPDX calls it; APPLICATION is a program alone")
     parser.add_argument("--brief", action="store_true", help="every package of the first base, and only our own files")
     return parser.parse_args()
 
@@ -216,7 +217,7 @@ def main():
     if args.brief:
         owners.update(("deb", name) for name in debian.packages(args.base[0]))
     keep_texts(args.root, owners, contents)
-    document, lines, idents = spdx.Document(args.name, args.version, args.epoch), [], {}
+    document, lines, idents = spdx.Document(args.name, args.version, args.epoch, args.purpose), [], {}
     for owner in sorted(owners, key=str):
         idents[owner], line = add_owner(document, owner, contents, args)
         lines.append(line)

@@ -11,10 +11,10 @@ import debian
 class Document:
     """The SPDX document as it grows."""
 
-    def __init__(self, name, version, epoch):
+    def __init__(self, name, version, epoch, purpose):
         self.packages, self.files, self.relations, self.extracted = [], [], [], {}
         self.name, self.created = name, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
-        self.image = self.add_package("image", f"kmodsmith-{name}", version, "Apache-2.0", purpose="CONTAINER")
+        self.image = self.add_package("image", f"kmodsmith-{name}", version, "Apache-2.0", purpose=purpose)
         self.relate("SPDXRef-DOCUMENT", "DESCRIBES", self.image)
 
     def relate(self, left, relation, right):
