@@ -14,8 +14,9 @@ declare -A tiers=(
   [services]="bats bats-support bats-assert bats-file jq systemd scdoc docker-registry nginx-light skopeo buildah apache2-utils openssl
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static apt-utils gpg gpg-agent dpkg-dev rpm createrepo-c dnf dnf-plugins-core kmod"
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"
-  [image]="jq openssl python3 binutils dpkg-dev util-linux procps ca-certificates"
-  [publish]="skopeo" [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"
+  [image]="jq openssl python3 python3-yaml binutils dpkg-dev util-linux procps ca-certificates"
+  [publish]="skopeo" [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev
+    rpm scdoc git procps runc python3-yaml util-linux"
   [vm]="curl etcd-server golang-go procps python3-yaml docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc make bc
     libelf-dev patch dpkg-dev xz-utils lz4 zstd python3 jq makeself ca-certificates apt-utils gpg gpg-agent sbsigntool mtools dosfstools"
   [check]="python3 procps ccache git" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"
