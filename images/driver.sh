@@ -51,7 +51,7 @@ while [ $# -gt 1 ]; do
   shift 2
 done
 if [ $# -gt 0 ]; then
-  [ -n "$driver" ] || fail "--driver tells of which version the files are"
+  [ -n "$driver" ] || fail "FILE needs --driver VERSION, its version"
   files=("$@")
 else
   debian "$driver"

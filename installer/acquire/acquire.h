@@ -79,7 +79,7 @@ bool acquire_has_core(const void *modules, const struct package_key *key, char *
 const char *acquire_flavour(const struct acquire *o, const char *driver);
 // The newest driver of a branch ("" = of all) that the store or a source has a package of, for the kernel and the GPUs
 // of this search, and that is trusted; each source is asked. 1 = *ret_driver and *ret_place, caller frees; 0 = none,
-// and *ret_why with the code of the first place that failed otherwise than by not having one.
+// and *ret_why has the first error other than "not found".
 int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, char **ret_place, struct err *ret_why);
 // After a search that found nothing: a package for another kernel, from the store or from a source on this machine,
 // whose modules are proven to fit the target kernel before anything is touched. 1 = acquire_found() and .compatible; 0

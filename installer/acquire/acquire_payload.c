@@ -339,8 +339,8 @@ static int lock_builder_root(const struct root *state, const char *hex, int how,
 	return lockfile_take(state, name, how, wait_ms, err);
 }
 
-// One that whoever configured this machine, or made its image, named by digest: its bytes are known, and nobody has to
-// sign them. From the store, else from the repository that the name begins with, else from any source.
+// Fetches a builder that the configuration or the image pins by digest, and that therefore needs no signature: from the
+// store, else from the repository that the name begins with, else from any source.
 static int fetch_pinned_builder(struct acquire *o, const char *pin, const char *compiler, char ret[DIGEST_HEX + 1],
 				struct err *err)
 {

@@ -212,7 +212,7 @@ struct asset_key compile_core_asset(const struct core_key *key)
 				   .core = key->hex };
 }
 
-// What was compiled is in the cache; what cannot be read there stays on this machine.
+// Offers newly compiled cores to other nodes, read back from the cache. Unreadable ones are skipped.
 static void offer_cores(const struct compile_gate *gate, const struct core_outcome *made, const struct root *cache,
 			const struct root *work)
 {

@@ -25,6 +25,6 @@ int enroll_look(const struct enroll *e, const struct module_cert *cert, enum enr
 // password: what MokManager will ask for; other certificates that wait for their confirmation are kept, under this
 // password. E_NO_SHIM; E_EFI_FULL; E_RIGHTS, E_READ_ONLY: of efivarfs.
 int enroll_ask(const struct enroll *e, const struct module_cert *cert, const char *password, struct err *err);
-// One that can be typed on the usual keyboards without seeing what they are set to. Caller frees.
+// Makes a password of characters that all common keyboard layouts share. Caller frees.
 int enroll_make_password(char **ret, struct err *err);
 int enroll_check_password(const char *password, struct err *err); // E_USAGE: MokManager could not read it

@@ -24,7 +24,7 @@ struct reuse_kernel {
 	const char *compiler; // version text
 };
 
-// Why not, as far as a proof cannot see it: by the labels of a package, and, unless set is NULL, by how its modules
+// Returns why a package of another kernel must not be used, judged by its labels and, with set, by modules that
 // contradict them (another kernel, or no object from the kernel's compiler). NULL = the proof decides. Caller frees.
 char *reuse_why_not(enum reuse policy, const struct package_key *key, const struct reuse_kernel *k,
 		    const struct module_set *set);

@@ -120,7 +120,7 @@ int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct
 
 static const char DRIVER_DIR[] = "proc/driver", NVIDIA[] = "nvidia", PARAMS[] = "proc/driver/nvidia/params";
 
-// The text by which nobody makes or corrects nodes; NULL = it is so already.
+// Returns params that tell NVIDIA's libraries not to create or correct device nodes; NULL = they say so already.
 static char *fixed_params(const char *text)
 {
 	static const char allowed[] = "ModifyDeviceFiles: 1\n";

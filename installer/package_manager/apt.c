@@ -33,8 +33,8 @@ static const char *apt_arch(const char *machine)
 	return str_eq(machine, "x86_64") ? "amd64" : str_eq(machine, "aarch64") ? "arm64" : machine;
 }
 
-// What the host's configuration says still holds, but for where things are kept, whose signatures are asked for, and
-// indexes that are of no use here. Its hooks run in the sandbox and cannot do anything.
+// Overrides the host's apt configuration only for directories, trusted keys and indexes that are not needed. Its hooks
+// run in the sandbox and can do nothing there.
 static void add_options(const struct package_job *job, struct strv *argv)
 {
 	static const char *const options[] = {

@@ -85,7 +85,7 @@ static int run_dnf(const struct package_job *job, const char *const *words, int 
 	return package_manager_run(job, &argv, timeout_s, ret, err);
 }
 
-// Why the host's own certificate cannot open a repository; NULL = it can, as far as is seen.
+// Returns why the host's entitlement certificate would be refused; NULL = no problem is seen.
 static char *bad_entitlement(const struct root *host, const char *line)
 {
 	const char *path = strchr(line, '/');

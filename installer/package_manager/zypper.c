@@ -72,7 +72,7 @@ static int run_rpm(const struct package_job *job, const char *const *words, stru
 	return package_manager_run(job, &argv, PM_ASK_S, ret, err);
 }
 
-// Those that the host's rpm trusts: in its database, of which the sandbox sees SUSE's place.
+// Exports the keys in the host's rpm database. The sandbox sees it at SUSE's path.
 static int export_host_keys(const struct package_job *job, struct strv *keys, struct err *err)
 {
 	static const char *const query[] = { "--dbpath", "/usr/lib/sysimage/rpm", "-q", "gpg-pubkey",

@@ -98,7 +98,7 @@ static int publish_daemon_status(struct daemons_part *p, struct err *err)
 	return status_file_refresh(d->host, &f, &s, err);
 }
 
-// False = somebody changes the node now, and tells of it: later.
+// Returns false while another process is changing the node: it publishes the result itself.
 static bool try_publish(struct daemons_part *p)
 {
 	struct err why;
@@ -194,7 +194,7 @@ bool service_agent_mends(int code)
 
 enum { WAITING_MS = 2000, LOADED_MS = 30000, FAILED_MS = 60000 };
 
-// What may pass by itself is tried again; the rest is the peermem container's to tell, or the next start's.
+// Retries errors that may pass. The peermem container, or the next start, reports the others.
 static int64_t peermem_tick(void *ctx, int64_t now_ms)
 {
 	struct service_peermem *p = ctx;

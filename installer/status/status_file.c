@@ -38,7 +38,7 @@ static const char *state_in(const json_t *file)
 	return json_string_value(json_object_get(file, "state"));
 }
 
-// No run fails because nobody can be told of it in this way.
+// Writes the metrics. A file that cannot be written never fails the run.
 static void write_metrics(const struct root *root, const json_t *file)
 {
 	struct err err;

@@ -499,7 +499,7 @@ static void mark_shared(const struct compile *c)
 		closedir(dir);
 }
 
-// How many of its pieces another compile will begin with, too. Of tests that nobody hears of, nothing is known before;
+// Returns how many of its pieces another compile will begin with, too. Nothing predicts that for conftest's compiles;
 // most of them share nearly all.
 static bool is_shared(const struct compile *c, size_t *ret_level)
 {
@@ -748,8 +748,8 @@ static int begin_compile(const char *name, const char *text, size_t len)
 	return memory_file(text, len);
 }
 
-// Called as the compiler ends, when all that it wrote is closed. One that is killed tells nothing, and who waits for it
-// compiles alone.
+// Called as the compiler ends, when all that it wrote is closed. A killed child reports nothing; its client then
+// compiles by itself.
 static void tell_status(int status, void *reply)
 {
 	unsigned char bytes[] = { ENDED, (unsigned char)status };

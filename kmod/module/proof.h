@@ -56,8 +56,8 @@ void proof_make(const struct module *const *modules, size_t count, const struct 
 void proof_done(struct proof *proof);
 #define auto_proof __attribute__((cleanup(proof_done)))
 
-// Of a proof that compared nothing: whether the modules are said to be made for the very build of the kernel that they
-// were proven for (kernel_build_id() of both, NULL = unknown), which settles it as well as CRCs do.
+// Settles a proof that could compare no CRCs, if the modules say that they were made for exactly this build of the
+// kernel (kernel_build_id() of both, NULL = unknown).
 void proof_add_build(struct proof *proof, const char *release, const char *made_for, const char *build_id);
 
 const char *proof_basis_name(enum proof_basis basis);        // "nothing", "build", "crcs"

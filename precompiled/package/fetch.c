@@ -322,8 +322,8 @@ struct package_search {
 
 enum { REFUSED_MAX = 8 }; // packages of a repository, each of which costs a look at its list and at signatures
 
-// Where an older driver will do, one that the wrong people signed, or nobody, does not hide the others. Another package
-// than the catalogue's is no oversight of a publisher, and without keys none is better than the newest.
+// If an older driver is acceptable, packages without a trusted signature are skipped. Not so a package that contradicts
+// the catalogue, which is no oversight; and without keys no package is better than the newest.
 static bool is_older_asked(const struct package_want *want, const struct repository_trust *t, int code)
 {
 	return want->branch && (t->rule.count || t->rule.anchor) &&

@@ -27,7 +27,7 @@ struct http_server_options {
 };
 
 struct http_server;
-// "PORT" is of the loopback address, ":PORT" of every address, "ADDRESS:PORT" and "[ADDRESS]:PORT" of that one, which
+// "PORT" listens on the loopback address, ":PORT" on all, "ADDRESS:PORT" and "[ADDRESS]:PORT" on that one, which
 // is no name. ret_address: NULL = every address; caller frees. E_USAGE.
 int http_server_parse(const char *listen, char **ret_address, unsigned *ret_port, struct err *err);
 // It listens from here on, and answers once it is started: in between its owner can give up rights. E_NOT_FOUND: there

@@ -323,7 +323,7 @@ static char *differing_section(const struct rebuild *b, const char *name)
 	return NULL;
 }
 
-// Nobody can make a signature again without the key: modules are compared as they were before.
+// Compares the contents without signature, which nobody can make again without the key.
 static int drop_signature(const struct rebuild *b, struct rebuild_file *f, struct err *err)
 {
 	if (digest_unsigned(&b->original.package.dir, f->name, f->expected, &f->is_signature_dropped, err) < 0)

@@ -32,7 +32,7 @@ static const struct opt opts[] = {
 	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
 	  "with --listen: a page that shows the rollouts, read-only, to everybody who may connect" },
 	{ "page-login", 0, NULL, "KMODSMITH_PAGE_LOGIN", OPT_FLAG, offsetof(struct values, has_login),
-	  "with --page: only to who shows a token of somebody who may list nodes; the API server is asked" },
+	  "with --page: require the token of a user who may list nodes; the API server is asked" },
 	{ 0 },
 };
 
@@ -179,7 +179,7 @@ static int open_metrics(const struct values *v, struct coordinator_process *d, s
 	return serve_child_open(&v->listen, tables, v, &d->server, err);
 }
 
-// What a process before this one left there, as another container of the same pod, was true then.
+// Opens the directory, and removes stale files of an earlier process of this pod.
 static int open_pulse_dir(const struct values *v, struct coordinator_process *d, struct err *err)
 {
 	struct err ignored;

@@ -27,7 +27,7 @@ static const struct opt opts[] = {
 	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
 	  "with --pulse-dir: a page that shows the rollouts, read-only, to everybody who may connect" },
 	{ "page-login", 0, NULL, "KMODSMITH_PAGE_LOGIN", OPT_FLAG, offsetof(struct values, has_login),
-	  "with --page: only to who shows a token of somebody who may list nodes; the API server is asked" },
+	  "with --page: require the token of a user who may list nodes; the API server is asked" },
 	{ "kubeconfig", 0, "FILE", NULL, OPT_STR, offsetof(struct values, kubeconfig),
 	  "with --page-login: the Kubernetes API; default: that of the pod's service account" },
 	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),

@@ -92,7 +92,7 @@ static const char *state_text(enum enroll_state s)
 	return texts[s];
 }
 
-// What the machine's state makes of it.
+// Adds what the enrolment means on this machine.
 static void add_notes(const struct host *h, enum enroll_state state, struct strv *ret)
 {
 	if (h->lockdown == LOCKDOWN_CONFIDENTIALITY)
