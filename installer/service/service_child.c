@@ -6,7 +6,15 @@
 
 #include <sys/wait.h>
 
-enum { AGAIN_MS = 1000, DOUBLINGS = 6, STEADY_MS = 600000, LEAVE_MS = 25000, STEP_MS = 50 };
+enum {
+	AGAIN_MS = 1000,
+	DOUBLINGS = 6,
+	STEADY_MS = 600000,
+	LEAVE_MS = 25000,
+	STEP_MS = 50,
+	ENDS_DOWN = 3,
+	UP_MS = 60000
+};
 
 int64_t service_child_tick(struct service_child *c, int64_t now_ms)
 {
@@ -14,7 +22,7 @@ int64_t service_child_tick(struct service_child *c, int64_t now_ms)
 	sigset_t ours, before;
 	pid_t child;
 	if (c->child)
-		return INT64_MAX;
+		return service_child_is_up(c, now_ms) ? INT64_MAX : c->since_ms + UP_MS;
 	if (now_ms < c->due_ms)
 		return c->due_ms;
 	// It is born with the signals blocked that end it, and takes them once it can end well.
@@ -31,7 +39,12 @@ int64_t service_child_tick(struct service_child *c, int64_t now_ms)
 	}
 	c->child = child;
 	c->since_ms = now_ms;
-	return INT64_MAX;
+	return service_child_is_up(c, now_ms) ? INT64_MAX : now_ms + UP_MS;
+}
+
+bool service_child_is_up(const struct service_child *c, int64_t now_ms)
+{
+	return c->ends < ENDS_DOWN || (c->child && now_ms - c->since_ms >= UP_MS);
 }
 
 static void child_ended(struct service_child *c, int status, int64_t now_ms)

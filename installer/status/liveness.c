@@ -61,7 +61,8 @@ static void judge_pulse(struct liveness_verdict *v, char state, unsigned stall_s
 {
 	bool is_gone = !state || strchr("ZXx", state), is_turning = str_eq(v->step, LIVENESS_TURN);
 	v->is_alive = is_gone;
-	v->is_serving = !is_gone && str_eq(v->step, LIVENESS_SERVE);
+	v->is_agent_down = !is_gone && str_eq(v->step, LIVENESS_AGENT_DOWN);
+	v->is_serving = !is_gone && (v->is_agent_down || str_eq(v->step, LIVENESS_SERVE));
 	if (is_gone)
 		v->why = str_fmt("process %d is gone, and the next start has not begun yet", v->pid);
 	else if (strchr("Tt", state))
@@ -73,7 +74,7 @@ static void judge_pulse(struct liveness_verdict *v, char state, unsigned stall_s
 				 v->total);
 	else
 		v->is_alive = true;
-	if (!v->why && (is_turning || str_eq(v->step, LIVENESS_SERVE)))
+	if (!v->why && (is_turning || v->is_serving))
 		v->why = str_fmt("process %d %s", v->pid, is_turning ? "is alive" : "serves");
 	if (!v->why)
 		v->why = str_fmt("process %d is in %s, %u of %u, %lld s ago", v->pid, v->step, v->done, v->total,

@@ -22,10 +22,12 @@ void liveness_done(struct liveness *p);
 void liveness_beat(struct liveness *p, const char *step, unsigned done, unsigned total);
 #define LIVENESS_SERVE "serve"
 #define LIVENESS_TURN "turn"
+#define LIVENESS_AGENT_DOWN "agent down" // as LIVENESS_SERVE, but its agent does not stay up
 
 struct liveness_verdict {
 	bool is_alive;
 	bool is_serving;      // its start is complete, and it waits
+	bool is_agent_down;   // and nobody carries out a rollout's orders
 	int pid;              // 0 = nothing was started in this boot
 	char *step;           // NULL = nothing
 	unsigned done, total; // total 0 = the step does not count

@@ -19,12 +19,14 @@ int probe_readiness(const struct probe *p, char **ret_why, struct err *err)
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
 	auto_json json_t *file = NULL;
+	auto_liveness_verdict struct liveness_verdict init = { 0 };
 	struct err why;
 	bool has_daemons = true;
 	if (facts_read(p->host, p->kern, &f, err) < 0 ||
 	    status_read(&f, p->host, p->kern, p->dev_root, p->sys, &s, err) < 0 ||
 	    status_file_read(p->host, f.host.boot_id, &file, err) < 0 ||
-	    gpu_operator_read_ready(p->host, &has_daemons, err) < 0)
+	    gpu_operator_read_ready(p->host, &has_daemons, err) < 0 ||
+	    liveness_check(p->host, LIVENESS_DIR, p->kern, UINT_MAX, &init, err) < 0)
 		return -1;
 	const char *state = json_string_value(json_object_get(file, "state"));
 	if (!s.has_gpu)
@@ -36,6 +38,11 @@ int probe_readiness(const struct probe *p, char **ret_why, struct err *err)
 		return answer(false, str_dup(why.text), ret_why);
 	if (!has_daemons)
 		return answer(false, str_dup("the daemons' status is not Ready"), ret_why);
+	if (init.is_agent_down)
+		return answer(false,
+			      str_fmt("driver %s, but the agent of rollouts does not stay up; its log says why",
+				      f.loaded.version),
+			      ret_why);
 	return answer(true, str_fmt("driver %s", f.loaded.version), ret_why);
 }
 

@@ -87,6 +87,25 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_equal "$(calls)" ""
 }
 
+@test "init --agent: a pod whose agent cannot stay up is alive and started, and not ready" {
+  config
+  loadable
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  rm "$BATS_TEST_TMPDIR/config"
+  probe() { # as it would be in the pod, where init is a process of the machine
+    local pid
+    pid=$(jq .pid "$ROOT/run/kmodsmith/pulse.json") && mkdir -p "$ROOT/proc/$pid" && echo "$pid (x) S 1" >"$ROOT/proc/$pid/stat"
+    "$KMODSMITH" probe "$1" --root "$ROOT"
+  }
+  is_down() {
+    [ "$(probe readiness)" = "readiness: no, driver 535.261.03, but the agent of rollouts does not stay up; its log says why" ] &&
+      probe liveness >"$BATS_TEST_TMPDIR/alive"
+  }
+  until_that is_down init --agent --no-daemons
+  assert_equal "$(grep -c 'the agent ended with status' "$log")" 3
+  grep -q '^liveness: yes, process [0-9]* serves' "$BATS_TEST_TMPDIR/alive"
+}
+
 @test "init --agent: no child has a password or a PIN in its arguments" {
   config
   loadable

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a start of `init` requests and what it leaves alone on a node whose driver an agent changes.
-#include "service/service.h"
+#include "service/service_child.h"
 
 #include "tests/unit/test.h"
 
@@ -85,12 +85,31 @@ static void what_a_start_leaves(void **state)
 	assert_false(service_agent_mends(E_CONFIG));
 }
 
+static void which_agent_is_up(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *row;
+		struct service_child c;
+		bool is_up;
+	} rows[] = {
+		{ "not begun", { 0 }, true },
+		{ "it ended twice", { .ends = 2 }, true },
+		{ "three times", { .ends = 3 }, false },
+		{ "begun again", { .ends = 3, .child = 1, .since_ms = 100000 }, false },
+		{ "and alive for a minute", { .ends = 3, .child = 1, .since_ms = 60000 }, true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		expect(service_child_is_up(&rows[i].c, 120000) == rows[i].is_up, rows[i].row);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_a_start_requests),
 		cmocka_unit_test(any_module_type_of_the_last_one),
 		cmocka_unit_test(what_a_start_leaves),
+		cmocka_unit_test(which_agent_is_up),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ struct init_start {
 	struct service_child agent, server, reporter;
 	struct service_xid xid;
 	struct service_part xid_part;
-	bool has_reporter, has_xid;
+	bool has_reporter, has_xid, is_agent_down;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
 };
@@ -327,6 +327,30 @@ static void make_own_nodes(const struct init_start *s)
 			 d.changes, str_plural(d.changes));
 }
 
+// A pod whose agent does not stay up is not ready, although its driver is: else nothing in the cluster shows it.
+static void tell_agent(struct init_start *s, int64_t now_ms)
+{
+	bool is_down = !service_child_is_up(&s->agent, now_ms);
+	if (is_down != s->is_agent_down)
+		liveness_beat(&s->liveness, is_down ? LIVENESS_AGENT_DOWN : LIVENESS_SERVE, 0, 0);
+	s->is_agent_down = is_down;
+}
+
+static void agent_ended(void *ctx, int pid, int status, int64_t now_ms)
+{
+	struct init_start *s = ctx;
+	const struct service_part part = service_child_part(&s->agent);
+	part.ended(part.ctx, pid, status, now_ms);
+	tell_agent(s, now_ms);
+}
+
+static int64_t agent_tick(void *ctx, int64_t now_ms)
+{
+	struct init_start *s = ctx;
+	tell_agent(s, now_ms);
+	return service_child_tick(&s->agent, now_ms);
+}
+
 static int serve_until_stopped(struct init_start *s, bool has_driver, const sigset_t *signals, struct err *err)
 {
 	auto_root struct root state = ROOT_NONE;
@@ -347,7 +371,7 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 	if (has_driver)
 		count += add_kernels(s->values, &kernels, &parts[count]);
 	if (has_driver && s->values->is_agent)
-		parts[count++] = service_child_part(&s->agent);
+		parts[count++] = (struct service_part){ .ctx = s, .ended = agent_ended, .tick = agent_tick };
 	if (s->values->listen.listen)
 		parts[count++] = service_child_part(&s->server);
 	if (s->has_reporter)

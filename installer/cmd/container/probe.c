@@ -73,7 +73,8 @@ const struct cmd cmd_probe = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "answer a kubelet's probe: is it ready, is it alive",
-	.about = "readiness: the last run of this boot reported READY, and what it measured still holds.\nstartup: the "
+	.about = "readiness: the last run of this boot reported READY, what it measured still holds, and the agent of "
+		 "rollouts, where `init` has one, stays up.\nstartup: the "
 		 "same, and the latest `init` has completed its start.\nliveness: `init` serves, or makes progress; a "
 		 "compile that finishes no object for --stall seconds does not.\nWith --pulse-dir: the coordinator "
 		 "that writes its sign of life there is alive, whether or not it reaches the API server.\nStarts no "
