@@ -59,7 +59,7 @@ def choose(plan, tests, changed):
     files, since = changed
     chosen = set(match(sum((entry["tests"] for entry in plan["check"]), []), tests))
     left_out, widened = [], []
-    written = {os.path.splitext(f)[0] for f in files or []}
+    written = {os.path.splitext(f)[0] for f in files or []} | {f"tests/lint/c:{os.path.dirname(f)}" for f in files or [] if f[-2:] in (".c", ".h")}
     own = [n for n in tests if n not in chosen and f"tests/{n.split('@')[0]}" in written]
     if own:
         chosen.update(own)
