@@ -33,20 +33,25 @@ char *asset_tag(const struct asset_key *key)
 	return oci_tag(name);
 }
 
-char *asset_tag_of(const struct oci_manifest *m)
+const struct asset_kind *asset_kind_of(const char *type)
 {
 	static const struct asset_kind *const kinds[] = { &ASSET_HEADERS, &ASSET_PAYLOAD, &ASSET_BUILDER, &ASSET_CORE };
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		struct asset_key key = { .kind = kinds[i] };
-		if (!str_eq(m->artifact_type, kinds[i]->type))
-			continue;
-		for (size_t k = 0; k < ASSET_FIELDS; k++)
-			*(const char **)((char *)&key + asset_fields[k].offset) =
-				json_string_value(json_object_get(m->annotations, asset_fields[k].label));
-		bool is_whole = key.arch && (key.core ? key.driver && key.module : true);
-		return is_whole ? asset_tag(&key) : NULL;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (str_eq(type, kinds[i]->type))
+			return kinds[i];
 	return NULL;
+}
+
+char *asset_tag_of(const struct oci_manifest *m)
+{
+	struct asset_key key = { .kind = asset_kind_of(m->artifact_type) };
+	if (!key.kind)
+		return NULL;
+	for (size_t k = 0; k < ASSET_FIELDS; k++)
+		*(const char **)((char *)&key + asset_fields[k].offset) =
+			json_string_value(json_object_get(m->annotations, asset_fields[k].label));
+	bool is_whole = key.arch && (key.core ? key.driver && key.module : true);
+	return is_whole ? asset_tag(&key) : NULL;
 }
 
 bool asset_parse_pin(const char *text, char **ret_name, char ret_hex[DIGEST_HEX + 1])

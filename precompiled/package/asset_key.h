@@ -9,6 +9,7 @@ struct asset_kind {
 	const char *type; // artifactType
 };
 extern const struct asset_kind ASSET_HEADERS, ASSET_PAYLOAD, ASSET_BUILDER, ASSET_CORE;
+const struct asset_kind *asset_kind_of(const char *type); // NULL = it is no asset's
 
 struct asset_key { // borrowed strings; of a wanted or an existing asset
 	const struct asset_kind *kind;

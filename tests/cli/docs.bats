@@ -59,10 +59,10 @@ signed() {
     kmodsmith "$@" --json
     list=$(sed -n '/^<!-- json -->/,/^<!-- \/json -->/p' "$top/docs/reference.md" | sed -n "s/^| \`$command\` | //p")
     [ -n "$list" ] || fail "docs/reference.md has no row '$command'"
-    run jq -r 'del(.apiVersion, .kind) | (if has("items") then .items[0] else . end) | keys[]' <<<"$output"
+    run jq -r 'del(.apiVersion, .kind) | (if has("items") then .items[0] + del(.items) else . end) | keys[]' <<<"$output"
     assert_output "$(grep -o '`[a-z_]*`' <<<"${list//as \`store ls\`,/$(stored)}" | tr -d '`' | sort)"
   }
-  stored() { sed -n 's/^| `store ls` | list: //p' "$top/docs/reference.md"; }
+  stored() { sed -n 's/^| `store ls` | list: \(.*\);.*/\1/p' "$top/docs/reference.md"; }
   with_packages
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key 2>/dev/null
   openssl pkey -in site.key -pubout -out site.pem

@@ -131,6 +131,38 @@ digest() { # KERNEL: of its manifest
   assert_output "[]"
 }
 
+@test "ls shows payloads, headers and builders beside the packages" {
+  tiny_payload "$BATS_TEST_TMPDIR/payload.tar" 535.261.03
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver 535.261.03 --arch x86_64 --json
+  assert_status 0
+  local digest
+  digest=$(jq -r .digest <<<"$output")
+  kmodsmith "store ls"
+  assert_line --regexp '^KIND +TAG +BYTES +DIGEST$'
+  assert_line --regexp "^payload +payload-535.261.03-x86_64 +[0-9]{3,} +${digest:0:19}$"
+  kmodsmith "store ls" --json
+  assert_json '.items | length' 4
+  assert_json '.assets | length' 1
+  assert_json '.assets[0] | "\(.kind) \(.tag) \(.digest) \(.size > 100)"' "payload payload-535.261.03-x86_64 $digest true"
+  rm -r "$store"
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver 535.261.03 --arch x86_64
+  kmodsmith "store ls"
+  assert_output --regexp '^no packages are stored; .*payload-535'
+}
+
+@test "ls leaves a machine without a store as it is" {
+  local state=$BATS_TEST_TMPDIR/none
+  host no-gpu
+  kmodsmith "store ls"
+  assert_status 0
+  assert_unchanged
+  kmodsmith "store ls" --state-dir "$state"
+  assert_status 0
+  assert_not_exist "$state"
+  kmodsmith "store ls" --store-limit 5X
+  assert_error E_USAGE 5X
+}
+
 @test "an unreadable index is rebuilt from the packages" {
   local command
   for command in "store ls" "store verify"; do

@@ -272,21 +272,38 @@ int job_parse_modules(const struct strv *request, struct strv *ret, struct err *
 	return 0;
 }
 
+// Where it is when no option names it.
+static int find_state_place(const struct machine *m, struct root *ret_base, const char **ret_path, struct err *err)
+{
+	const char *home = getenv("HOME");
+	bool is_host = m->is_recorded || geteuid() == 0 || !home;
+	*ret_path = is_host ? JOB_STATE : ".local/state/kmodsmith";
+	return is_host ? root_sub(&m->host, ".", ret_base, err) : root_init(ret_base, home, err);
+}
+
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err)
 {
-	static const char USER_PATH[] = ".local/state/kmodsmith";
-	const char *home = getenv("HOME");
+	const char *path;
 	auto_root struct root base = ROOT_NONE;
 	if (values->state_dir) {
 		if (root_make(values->state_dir, ret, err) < 0)
 			return err_wrap(err, "--state-dir");
 		return 0;
 	}
-	if (m->is_recorded || geteuid() == 0 || !home)
-		return root_mkdirs(&m->host, JOB_STATE, 0755, err) < 0 ? -1 : root_sub(&m->host, JOB_STATE, ret, err);
-	if (root_init(&base, home, err) < 0 || root_mkdirs(&base, USER_PATH, 0755, err) < 0)
+	if (find_state_place(m, &base, &path, err) < 0 || root_mkdirs(&base, path, 0755, err) < 0)
 		return -1;
-	return root_sub(&base, USER_PATH, ret, err);
+	return root_sub(&base, path, ret, err);
+}
+
+int job_state_if_any(const char *state_dir, const struct machine *m, struct root *ret, struct err *err)
+{
+	const char *path;
+	auto_root struct root base = ROOT_NONE;
+	if (state_dir)
+		return root_init(ret, state_dir, err) < 0 && err->code != ENOENT ? -1 : 0;
+	if (find_state_place(m, &base, &path, err) < 0)
+		return -1;
+	return root_exists(&base, path) ? root_sub(&base, path, ret, err) : 0;
 }
 
 int job_state_existing(const char *state_dir, const struct machine *m, struct root *ret, struct err *err)

@@ -67,6 +67,8 @@ int job_stage(struct job *job, struct err *err);
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
 // The same without making a directory: ret stays closed if there is none.
+int job_state_if_any(const char *state_dir, const struct machine *m, struct root *ret, struct err *err);
+// The host's, also for ordinary users.
 int job_state_existing(const char *state_dir, const struct machine *m, struct root *ret, struct err *err);
 // The same for a read-only command. A user whose home cannot be used gets an empty one, which is removed with `spare`,
 // and a warning.

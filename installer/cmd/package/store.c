@@ -154,38 +154,108 @@ static char *package_row(const struct store_session *d, const struct trust_now *
 		       p->key.flavour, p->key.release, package_size(p), p->manifest.digest, *roots ? roots : "-", who);
 }
 
-// An unreadable entry must not hide the others; `store verify` handles it.
-static int run_store_ls(void *values, char **args, size_t count, struct err *err)
+struct listing {
+	bool is_json;
+	struct strv packages, assets; // rows of text
+	json_t *json;                 // items: the packages; assets
+};
+
+static void listing_done(struct listing *l)
 {
-	const struct store_values *v = values;
+	strv_done(&l->packages);
+	strv_done(&l->assets);
+	json_decref(l->json);
+}
+#define auto_listing __attribute__((cleanup(listing_done)))
+
+// What is no package: a signature, or the record of another entry, is not listed.
+static int list_asset(const struct store_session *d, const struct oci_descriptor *entry, struct listing *l,
+		      struct err *err)
+{
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	auto_str char *digest = oci_digest_text(entry->digest);
+	if (entry->artifact_type && !asset_kind_of(entry->artifact_type))
+		return 0;
+	if (layout_manifest(&d->store.layout, entry, entry->digest, &m, err) < 0)
+		return -1;
+	const struct asset_kind *kind = asset_kind_of(m.artifact_type);
+	const char *tag = oci_descriptor_annotation(entry, OCI_REF_NAME);
+	uint64_t size = entry->size;
+	if (!kind)
+		return 0;
+	for (size_t i = 0; i < m.count; i++)
+		size += m.layers[i].size;
+	if (l->is_json)
+		json_array_append_new(json_object_get(l->json, "assets"),
+				      json_pack("{s:s, s:o, s:s, s:I}", "kind", kind->name, "tag", json_text(tag),
+						"digest", digest, "size", (json_int_t)size));
+	else
+		strv_add(&l->assets, str_fmt("%s\t%s\t%" PRIu64 "\tsha256:%.12s", kind->name, tag ? tag : "-", size,
+					     entry->digest));
+	return 0;
+}
+
+static int list_entry(const struct store_session *d, const struct trust_now *trust, const struct oci_descriptor *entry,
+		      struct listing *l, struct err *err)
+{
+	auto_package struct package p = PACKAGE_NONE;
+	int r = package_read(&d->store.layout, entry, &p, err);
+	if (r <= 0)
+		return r < 0 ? -1 : list_asset(d, entry, l, err);
+	if (l->is_json)
+		json_array_append_new(json_object_get(l->json, "items"), package_json(d, trust, entry, &p));
+	else
+		strv_add(&l->packages, package_row(d, trust, entry, &p));
+	return 0;
+}
+
+// An unreadable entry must not hide the others; `store verify` handles it.
+static int list_store(const struct store_values *v, struct listing *l, struct err *err)
+{
 	auto_store_session struct store_session d = STORE_SESSION_NONE;
 	auto_trust_now struct trust_now trust = { 0 };
-	auto_strv struct strv rows = { 0 };
-	auto_json json_t *list = json_array();
-	(void)args, (void)count;
 	if (store_session_open(v, &d, err) < 0)
 		return -1;
 	trust_now(&d.machine.host, v->trust_dir, &trust);
-	strv_add(&rows, str_dup("TAG\tDRIVER\tFLAVOUR\tKERNEL\tBYTES\tDIGEST\tKEPT AS\tVOUCHED FOR"));
-	for (size_t i = 0; i < d.index.count; i++) {
-		auto_package struct package p = PACKAGE_NONE;
-		int r = package_read(&d.store.layout, &d.index.items[i], &p, err);
-		if (r < 0)
+	for (size_t i = 0; i < d.index.count; i++)
+		if (list_entry(&d, &trust, &d.index.items[i], l, err) < 0)
 			log_warn("sha256:%.12s: %s; `kmodsmith store verify` cleans up", d.index.items[i].digest,
 				 err->text);
-		if (r <= 0)
-			continue;
-		if (v->common.is_json)
-			json_array_append_new(list, package_json(&d, &trust, &d.index.items[i], &p));
-		else
-			strv_add(&rows, package_row(&d, &trust, &d.index.items[i], &p));
+	return 0;
+}
+
+static bool has_store(const struct store_values *v)
+{
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_root struct root state = ROOT_NONE;
+	struct err ignored; // store_session_open() tells it
+	return machine_open(&v->common, &m, &ignored) < 0 || job_state_if_any(v->state_dir, &m, &state, &ignored) < 0 ||
+	       (state.fd >= 0 && store_exists(&state));
+}
+
+static int run_store_ls(void *values, char **args, size_t count, struct err *err)
+{
+	const struct store_values *v = values;
+	uint64_t limit;
+	auto_listing struct listing l = { .is_json = v->common.is_json,
+					  .json = json_pack("{s:[], s:[]}", "items", "assets") };
+	(void)args, (void)count;
+	strv_add(&l.packages, str_dup("TAG\tDRIVER\tFLAVOUR\tKERNEL\tBYTES\tDIGEST\tKEPT AS\tVOUCHED FOR"));
+	strv_add(&l.assets, str_dup("KIND\tTAG\tBYTES\tDIGEST"));
+	if (job_parse_store_limit(v->limit, &limit, err) < 0 || (has_store(v) && list_store(v, &l, err) < 0))
+		return -1;
+	if (v->common.is_json) {
+		show_json(l.json);
+		return 0;
 	}
-	if (v->common.is_json)
-		show_json(list);
-	else if (rows.count > 1)
-		show_table(&rows);
+	if (l.packages.count > 1)
+		show_table(&l.packages);
 	else
 		printf("no packages are stored; `kmodsmith install` and `kmodsmith watch` keep what they use\n");
+	if (l.assets.count > 1) {
+		printf("\n");
+		show_table(&l.assets);
+	}
 	return 0;
 }
 
@@ -388,12 +458,14 @@ static int run_store_gc(void *values, char **args, size_t count, struct err *err
 
 const struct cmd cmd_store_ls = {
 	.name = "store ls",
-	.help = "list the packages in this machine's store",
+	.help = "list what this machine's store holds",
 	.about = "One line per package: tag, driver, flavour, kernel, bytes, digest, why it is kept, and who vouches "
 		 "for "
 		 "it:\n"
 		 "the keys that signed a fetched package, `by hand` (--package), `compiled here`, `not verified`\n"
-		 "(--insecure-skip-verify), or `no longer trusted`, which is never loaded.\n\n"
+		 "(--insecure-skip-verify), or `no longer trusted`, which is never loaded.\n"
+		 "Below them what else `kmodsmith pack` or a fetch has left there: payloads, headers, builders and "
+		 "cores.\n\n"
 		 "  kmodsmith store ls\n",
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
