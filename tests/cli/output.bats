@@ -68,6 +68,37 @@ EOF
   assert_json .error.code E_CONFIG
 }
 
+@test "-o json and --output json mean --json, where a command has no --output of its own" {
+  local args asked
+  host h100x8
+  kmodsmith status --json
+  asked=$output
+  for args in "-o json" -ojson "--output json" --output=json; do
+    # shellcheck disable=SC2086 # two words
+    kmodsmith status $args
+    assert_status 1
+    assert_equal "$output" "$asked"
+    # shellcheck disable=SC2086
+    kmodsmith status $args --bogus
+    assert_json .error.code E_USAGE
+    # shellcheck disable=SC2086
+    run --separate-stderr "$KMODSMITH" version $args
+    assert_json .kind Version
+  done
+  kmodsmith status -o yaml
+  assert_error E_USAGE "--output 'yaml': 'status' prints text, or json"
+  assert_status 2
+  kmodsmith status --outptu json
+  assert_error E_USAGE "did you mean '--output'?"
+  kmodsmith status --help
+  assert_line --regexp '--json .*; or -o json$'
+  kmodsmith build --help-all
+  refute_line --regexp '--json .*-o json'
+  cd "$BATS_TEST_TMPDIR"
+  kmodsmith "cdi generate" -o json # a file of its own
+  refute_output --partial apiVersion
+}
+
 @test "each document says its version and of which command it is, results, lists and errors alike" {
   local args kind
   host h100x8

@@ -63,13 +63,14 @@ static void add_about(char **text, const char *about, size_t width)
 	}
 }
 
-static void add_option(char **text, const struct opt *o, size_t width)
+static void add_option(char **text, const struct cmd *cmd, const struct opt *o, size_t width)
 {
+	bool is_output = str_eq(o->name, "json") && opt_output_json(cmd);
 	const char letter[] = { '-', o->letter, ',', ' ', '\0' };
 	auto_str char *left =
 		str_fmt("  %s--%s%s%s", o->letter ? letter : "    ", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-	auto_str char *words =
-		str_fmt("%s%s%s%s", o->help, o->env ? " [" : "", o->env ? o->env : "", o->env ? "]" : "");
+	auto_str char *words = str_fmt("%s%s%s%s%s", o->help, is_output ? "; or -o json" : "", o->env ? " [" : "",
+				       o->env ? o->env : "", o->env ? "]" : "");
 	help_row(text, left, words, COLUMN, width);
 }
 
@@ -95,7 +96,7 @@ static void add_often(char **text, const struct cmd *cmd, size_t width)
 		for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
 			for (const struct opt *o = cmd->opts[t]; o->name; o++)
 				if (str_eq(o->name, often.items[i]))
-					add_option(text, o, width);
+					add_option(text, cmd, o, width);
 }
 
 // The other options of the tables with this heading.
@@ -104,7 +105,7 @@ static void add_group(char **text, const struct cmd *cmd, const char *heading, s
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
 		for (const struct opt *o = cmd->opts[t]; o->name; o++)
 			if (str_eq(heading_of(cmd->opts[t]), heading) && !is_often(cmd, o))
-				add_option(text, o, width);
+				add_option(text, cmd, o, width);
 }
 
 // Of a command with many options: a group that few need.

@@ -154,10 +154,10 @@ static int check_environment(const struct cmd *const *all, const char *const *ot
 
 struct parse {
 	const struct cmd *cmd;
-	const struct opt *opts[OPTS_MAX];
+	const struct opt *opts[OPTS_MAX + 1];
 	enum opt_source set_by[OPTS_MAX];
 	unsigned lines[OPTS_MAX];
-	size_t count;
+	size_t count, flags; // flags: with --output, if it means --json, which is no configuration key
 	void *values;
 };
 
@@ -171,16 +171,35 @@ static bool is_list_option(const struct opt *o)
 	return o->type == OPT_LIST || o->type == OPT_SECRETS;
 }
 
+static size_t find_option(const struct parse *p, const char *name) // p->count = the command has none
+{
+	size_t i = 0;
+	while (i < p->count && !str_eq(p->opts[i]->name, name))
+		i++;
+	return i;
+}
+
 static void collect_options(const struct cmd *cmd, struct parse *p)
 {
+	static const struct opt output = { .name = "output", .letter = 'o', .arg = "json", .type = OPT_STR };
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
 		for (const struct opt *o = cmd->opts[t]; o->name && p->count < OPTS_MAX; o++)
 			p->opts[p->count++] = o;
+	p->flags = p->count;
+	if (find_option(p, "json") < p->count && find_option(p, "output") == p->count)
+		p->opts[p->flags++] = &output;
+}
+
+const struct opt *opt_output_json(const struct cmd *cmd)
+{
+	struct parse p = { 0 };
+	collect_options(cmd, &p);
+	return p.flags > p.count ? p.opts[p.count] : NULL;
 }
 
 bool opt_choices(const struct opt *o, struct strv *ret)
 {
-	if (!o->arg || !strchr(o->arg, '|') || o->arg[strspn(o->arg, "abcdefghijklmnopqrstuvwxyz-_0123456789|")])
+	if (!o->arg || o->arg[strspn(o->arg, "abcdefghijklmnopqrstuvwxyz-_0123456789|")])
 		return false;
 	strv_split(ret, o->arg, "|");
 	return true;
@@ -301,6 +320,13 @@ static int from_env(struct parse *p, struct err *err)
 	return 0;
 }
 
+static int set_output(struct parse *p, const char *format, struct err *err)
+{
+	if (!str_eq(format, "json"))
+		return err_set(err, E_USAGE, "--output '%s': '%s' prints text, or json", format, p->cmd->name);
+	return set_value(p, find_option(p, "json"), NULL, OPT_FLAGS, err);
+}
+
 enum { HELP_ALL = 1 }; // no letter, and below the numbers of options
 
 // glibc leaves in optopt the letter, or the value of a long option that got an argument it does not take, or 0.
@@ -315,7 +341,7 @@ static int unknown_option(const struct parse *p, const char *word, struct err *e
 		return err_set(err, E_USAGE, "unknown option '-%c' for '%s'", optopt, p->cmd->name);
 	auto_strv struct strv names = { 0 }, longer = { 0 };
 	auto_str char *name = str_ndup(word, strcspn(word, "="));
-	for (size_t i = 0; i < p->count; i++) {
+	for (size_t i = 0; i < p->flags; i++) {
 		strv_add(&names, str_fmt("--%s", p->opts[i]->name));
 		if (str_starts(names.items[i], name))
 			strv_add(&longer, str_dup(names.items[i]));
@@ -329,10 +355,10 @@ static int unknown_option(const struct parse *p, const char *word, struct err *e
 
 static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 {
-	struct option longs[OPTS_MAX + 3];
-	char letters[2 * OPTS_MAX + 3], *letter = letters;
+	struct option longs[OPTS_MAX + 4];
+	char letters[2 * OPTS_MAX + 5], *letter = letters;
 	*letter++ = ':';
-	for (size_t i = 0; i < p->count; i++) {
+	for (size_t i = 0; i < p->flags; i++) {
 		const struct opt *o = p->opts[i];
 		int has_value = o->type == OPT_FLAG ? no_argument : required_argument;
 		longs[i] = (struct option){ o->name, has_value, NULL, (int)i + 256 }; // 256: not taken for a letter
@@ -342,9 +368,9 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 		if (has_value)
 			*letter++ = ':';
 	}
-	longs[p->count] = (struct option){ "help", no_argument, NULL, 'h' };
-	longs[p->count + 1] = (struct option){ "help-all", no_argument, NULL, HELP_ALL };
-	longs[p->count + 2] = (struct option){ 0 };
+	longs[p->flags] = (struct option){ "help", no_argument, NULL, 'h' };
+	longs[p->flags + 1] = (struct option){ "help-all", no_argument, NULL, HELP_ALL };
+	longs[p->flags + 2] = (struct option){ 0 };
 	*letter++ = 'h';
 	*letter = '\0';
 	optind = 0;
@@ -357,9 +383,9 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 		if (value == '?')
 			return unknown_option(p, argv[optind - 1], err);
 		size_t i = value >= 256 ? (size_t)value - 256 : 0;
-		while (value < 256 && i < p->count && p->opts[i]->letter != value)
+		while (value < 256 && i < p->flags && p->opts[i]->letter != value)
 			i++;
-		if (set_value(p, i, optarg, OPT_FLAGS, err) < 0)
+		if ((i < p->count ? set_value(p, i, optarg, OPT_FLAGS, err) : set_output(p, optarg, err)) < 0)
 			return err_wrap(err, "command line");
 	}
 	return 0;
@@ -368,9 +394,7 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 // `install VERSION` is `install --driver VERSION`.
 static int from_argument(struct parse *p, const char *text, struct err *err)
 {
-	size_t i = 0;
-	while (!str_eq(p->opts[i]->name, p->cmd->args_option))
-		i++;
+	size_t i = find_option(p, p->cmd->args_option);
 	const char *flag = p->set_by[i] == OPT_FLAGS ? *(char **)((char *)p->values + p->opts[i]->offset) : text;
 	if (!str_eq(flag, text))
 		return err_set(err, E_USAGE, "'%s %s' contradicts --%s %s", p->cmd->name, text, p->opts[i]->name, flag);

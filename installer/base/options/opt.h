@@ -87,7 +87,9 @@ void opt_done(const struct cmd *cmd, void *values);
 // Every process on a machine can read the arguments, so secrets become environment variables: "NAME=VALUE".
 void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret,
 	       struct strv *ret_env);
-// The words that the option takes, when it takes some words only ("on|off"); the parser refuses others.
+// --output json, where it means --json: the command has that, and no --output of its own. NULL = it does not.
+const struct opt *opt_output_json(const struct cmd *cmd);
+// The words that the option takes, when it takes some words only ("on|off", "json"); the parser refuses others.
 bool opt_choices(const struct opt *o, struct strv *ret);
 // "Did you mean": the name that a misspelt word was probably meant to be, borrowed from names. NULL = none is near: at
 // most one slip in three letters, which is one letter too many, missing, wrong, or two letters swapped.

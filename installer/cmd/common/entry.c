@@ -89,6 +89,19 @@ static bool has_word(int argc, char **argv, const char *word)
 	return false;
 }
 
+// Whether JSON is asked for, even if other arguments are wrong. cmd NULL = there is no such command.
+static bool wants_json(const struct cmd *cmd, int argc, char **argv)
+{
+	if (has_word(argc, argv, "--json"))
+		return true;
+	if (cmd && !opt_output_json(cmd))
+		return false;
+	for (int i = 1; i + 1 < argc && !str_eq(argv[i], "--"); i++)
+		if ((str_eq(argv[i], "-o") || str_eq(argv[i], "--output")) && str_eq(argv[i + 1], "json"))
+			return true;
+	return has_word(argc, argv, "-ojson") || has_word(argc, argv, "--output=json");
+}
+
 // argv[0] is no command; it may be a group.
 static int refuse_unknown(int argc, char **argv)
 {
@@ -118,7 +131,7 @@ static int refuse_unknown(int argc, char **argv)
 	else
 		err_next(&err, "`kmodsmith %s%s--help` lists its %s", group ? group->name : "", group ? " " : "",
 			 group ? "verbs" : "commands");
-	show_failure(&err, has_word(argc, argv, "--json"));
+	show_failure(&err, wants_json(NULL, argc, argv));
 	return err_info(err.code)->exit_status;
 }
 
@@ -306,7 +319,7 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 	if (r < 0) {
 		if (err.code == E_USAGE && !*err.next)
 			err_next(&err, "`kmodsmith %s --help` shows its options", cmd->name);
-		show_failure(&err, ((const struct common *)values)->is_json || has_word(argc, argv, "--json"));
+		show_failure(&err, ((const struct common *)values)->is_json || wants_json(cmd, argc, argv));
 		if (cmd->failed)
 			cmd->failed(values, &err);
 	}
@@ -355,5 +368,5 @@ int entry_main(int argc, char **argv)
 		return show_usage(NULL, argc < 2);
 	if (!str_eq(argv[1], "--version") && !str_eq(argv[1], "version") && !str_eq(argv[1], "-V"))
 		return entry_run_words(argc - 1, argv + 1);
-	return show_version(has_word(argc - 1, argv + 1, "--json"));
+	return show_version(wants_json(NULL, argc - 1, argv + 1));
 }
