@@ -47,7 +47,7 @@ FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$
 .DELETE_ON_ERROR:
 .PHONY: all static images images-test unit unit-build install uninstall deb rpm tarball clean deps demo demo-cluster demo-registry check check-mine \
   check-all cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
-all: $B/kmodsmith $B/completion/kmodsmith
+all: $B/kmodsmith
 $B/hardening.mk: Makefile scripts/hardening.sh
 	@mkdir -p $(@D)
 	@scripts/hardening.sh $(CC) >$@
@@ -79,6 +79,7 @@ $B/installer/cmd/common/version.o: CPPFLAGS += -DKMODSMITH_COMMIT='"$(COMMIT)"'
 $B/installer/cmd/common/version.o: $B/commit
 $B/kmod/source/patch.o: $(DATA)
 $B/kmod/build/probes.o: kmod/build/ask.sh
+$B/installer/cmd/common/completion.o: $(wildcard packaging/completion/*)
 $B/installer/cmd/container/serve.o: $(wildcard installer/cmd/container/page/*)
 $B/kmod/forkserver/forkserver.o: kmod/forkserver/check.sh $B/forkserver.so
 # For compilers of any distribution: linked with nothing, without sanitizers.
@@ -133,17 +134,13 @@ $B/man/%: docs/man/%.scd
 	@echo "  MAN     $<"
 	@mkdir -p $(@D)
 	$(Q)scdoc <$< >$@
-$B/completion/kmodsmith: $B/mkman
-	@echo "  GEN     $@" && mkdir -p $(@D)
-	$(Q)$< bash-completion >$@
-$B/completion/kmodsmith.%: $B/mkman ; $(Q)mkdir -p $(@D) && $< $*-completion >$@
 man: $(MAN)
 docs: $B/mkman # the parts of docs/*.md that come from the program's own tables
 	@scripts/docs.sh $<
 $B/kmodsmith.conf: $B/mkman
 	$(Q)$< conf >$@
-install uninstall: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(addprefix $B/completion/kmodsmith.,fish zsh) $(MAN)
+install uninstall: $B/kmodsmith $B/kmodsmith.conf $(MAN)
 	$(Q)scripts/install.sh $(if $(filter uninstall,$@),--remove) $B $(PREFIX) $(DESTDIR)
-deb rpm tarball: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(addprefix $B/completion/kmodsmith.,fish zsh) $(MAN) ; $(Q)scripts/package.sh $@ $B $(PREFIX)
+deb rpm tarball: $B/kmodsmith $B/kmodsmith.conf $(MAN) ; $(Q)scripts/package.sh $@ $B $(PREFIX)
 clean: ; rm -rf build
 -include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(STATIC_OBJ:.o=.d) $(wildcard $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT_OBJ:.o=.d)

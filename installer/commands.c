@@ -63,7 +63,8 @@ extern const struct cmd
 	cmd_rollout_plan,
 	cmd_rollout_check_policy,
 	cmd_doctor,
-	cmd_explain;
+	cmd_explain,
+	cmd_completion;
 
 const struct cmd *const commands[] = {
 	&cmd_init,
@@ -126,6 +127,7 @@ const struct cmd *const commands[] = {
 	&cmd_rollout_check_policy,
 	&cmd_doctor,
 	&cmd_explain,
+	&cmd_completion,
 	NULL,
 };
 // clang-format on
@@ -152,6 +154,6 @@ const struct command_section sections[] = {
 	{ "Trust and sources", "sign trust net" },
 	{ "Clusters", "rollout coordinator agent" },
 	{ "Containers and pods", "init probe serve report peermem driver-manager dtk cdi cdi-hook" },
-	{ "Help", "explain" },
+	{ "Help", "explain completion" },
 	{ 0 },
 };

@@ -2,6 +2,7 @@
 // The names that the program is called by, and the dispatch to its commands.
 #include "base/process/launch.h"
 #include "cmd/common/common.h"
+#include "cmd/common/complete.h"
 #include "cmd/common/entry.h"
 #include "cmd/container/driver_manager.h"
 #include "cmd/container/dtk.h"
@@ -22,10 +23,8 @@ static const struct program {
 	const char *name;
 	int (*main)(int argc, char **argv);
 } programs[] = {
-	{ "nvidia-driver", nvidia_driver_main },
-	{ "driver-manager", driver_manager_main },
-	{ DTK_PROGRAM, dtk_main },
-	{ "kubectl-kmodsmith", kubectl_main },
+	{ "nvidia-driver", nvidia_driver_main }, { "driver-manager", driver_manager_main },   { DTK_PROGRAM, dtk_main },
+	{ "kubectl-kmodsmith", kubectl_main },   { COMPLETE_KUBECTL, complete_kubectl_main },
 };
 
 int main(int argc, char **argv)
@@ -40,5 +39,5 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
 		if (str_eq(name, programs[i].name))
 			return programs[i].main(argc, argv);
-	return entry_main(argc, argv);
+	return argc > 2 && str_eq(argv[1], COMPLETE_ARG) ? complete_main(argc - 2, argv + 2) : entry_main(argc, argv);
 }

@@ -29,10 +29,11 @@ unit() { # NAME
 }
 put 755 "$build/kmodsmith" "$prefix/bin/kmodsmith"
 link kmodsmith "$prefix/bin/kubectl-kmodsmith"
+link kmodsmith "$prefix/bin/kubectl_complete-kmodsmith" # kubectl asks it after TAB
 for page in "$build"/man/*.[0-9]; do put 644 "$page" "$prefix/share/man/man${page##*.}/${page##*/}"; done
-put 644 "$build/completion/kmodsmith" "$prefix/share/bash-completion/completions/kmodsmith"
-put 644 "$build/completion/kmodsmith.fish" "$prefix/share/fish/vendor_completions.d/kmodsmith.fish"
-put 644 "$build/completion/kmodsmith.zsh" "$prefix/share/zsh/site-functions/_kmodsmith"
+put 644 packaging/completion/kmodsmith.bash "$prefix/share/bash-completion/completions/kmodsmith"
+put 644 packaging/completion/kmodsmith.fish "$prefix/share/fish/vendor_completions.d/kmodsmith.fish"
+put 644 packaging/completion/kmodsmith.zsh "$prefix/share/zsh/site-functions/_kmodsmith"
 link ../site-functions/_kmodsmith "$prefix/share/zsh/vendor-completions/_kmodsmith" # where Debian's zsh looks
 put 644 LICENSE "$prefix/share/doc/kmodsmith/copyright"
 put 644 CHANGELOG.md "$prefix/share/doc/kmodsmith/CHANGELOG.md"

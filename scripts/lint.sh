@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.." || exit 2
 mapfile -t ch < <(find installer kmod precompiled tests/{unit,sim,fuzz} -name '*.[ch]' 2>/dev/null | sort)
 mapfile -t rooms < <(printf '%s\n' "${ch[@]%/*}" | sort -u)
 mapfile -t sh < <(grep -rlE '^#!.*(bash|/sh|bats)$' .ci scripts tests kmod images deploy --exclude-dir=corpus 2>/dev/null
-  find tests -name '*.bash')
+  find tests packaging -name '*.bash')
 mapfile -t text < <(find ./*.md docs installer kmod precompiled scripts deploy images tests -type f 2>/dev/null |
   grep -E '\.([ch]|sh|bash|bats|md|scd|def|py|toml)$')
 mapfile -t rules < <(scripts/rules.sh --list)

@@ -46,7 +46,7 @@ rpm() {
 }
 # Unpacked over a system it changes nothing there: of directories it has our own alone, and its configuration is a sample.
 tarball() {
-  rm "$tree$prefix/bin/kubectl-kmodsmith" # the static program reaches no cluster
+  rm "$tree$prefix"/bin/kubectl*-kmodsmith # the static program reaches no cluster
   mv "$tree/etc/kmodsmith/kmodsmith.conf" "$tree$prefix/share/doc/kmodsmith/"
   same_time
   (cd "$tree" && find . \( ! -type d -o -path '*/kmodsmith*' \) -printf '%P\n' | sort | tar -cf - --no-recursion --owner=0 --group=0 --numeric-owner -T -) |

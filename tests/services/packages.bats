@@ -29,6 +29,8 @@ works() { # what is there, and that it runs
   assert_output --regexp '^kmodsmith [0-9.]+'
   in_root kubectl-kmodsmith --help
   assert_success
+  in_root kubectl_complete-kmodsmith stat
+  assert_output --regexp '^status.*:4$'
   ROOT='' run chroot "$root" kmodsmith plan # the configuration is read, and says nothing yet
   refute_output --partial E_CONFIG
   run grep -c '^[^#]' "$root/etc/kmodsmith/kmodsmith.conf"

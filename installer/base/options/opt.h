@@ -36,6 +36,9 @@ struct cmd {
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
 	// Called when it failed, also for a wrong command line: values hold what was parsed so far. May be NULL.
 	void (*failed)(const void *values, const struct err *err);
+	// What could be typed as the value of this option, or (option NULL) as the argument of this number, as far as
+	// this machine or the cluster says so. NULL = nothing is known.
+	void (*offer)(const void *values, const char *option, size_t argument, struct strv *ret);
 };
 
 enum { OPTS_MAX = 96 };

@@ -59,6 +59,37 @@ int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct 
 	return coordinator_look(ret, err);
 }
 
+static void offer_names(const struct cluster_values *v, bool is_nodes, size_t argument, struct strv *ret)
+{
+	struct kube *kube = NULL;
+	struct coordinator c = { 0 };
+	struct err ignored;
+	int r = cluster_look(v, &kube, &c, &ignored);
+	for (size_t i = 0; r == 0 && is_nodes && i < c.node_cache.count; i++)
+		strv_add(ret, str_dup(c.node_cache.entries[i].name));
+	for (size_t i = 0; r == 0 && !is_nodes && i < c.policy.pool_count; i++) {
+		const struct pool *pool = &c.policy.pools[i];
+		if (argument == 0)
+			strv_add(ret, str_dup(pool->name));
+		for (unsigned w = 0; argument == 1 && w <= pool->wave_count; w++)
+			strv_add(ret, str_dup(policy_wave_name(pool, w)));
+	}
+	coordinator_done(&c);
+	kube_free(kube);
+}
+
+void cluster_offer_pools(const void *values, const char *option, size_t argument, struct strv *ret)
+{
+	if (option ? str_eq(option, "pool") : argument < 2)
+		offer_names(values, false, option ? 0 : argument, ret);
+}
+
+void cluster_offer_nodes(const void *values, const char *option, size_t argument, struct strv *ret)
+{
+	if (!option && argument == 0)
+		offer_names(values, true, argument, ret);
+}
+
 void cluster_warn_no_policy(struct kube *kube)
 {
 	static const char before[] = "kube-system"; // of older versions of deploy/

@@ -359,6 +359,7 @@ const struct cmd cmd_rollout_status = {
 	.opts = { status_opts, cluster_opts, common_opts },
 	.values_size = sizeof(struct status_values),
 	.run = run_rollout_status,
+	.offer = cluster_offer_pools,
 };
 
 const struct cmd cmd_rollout_why = {
@@ -374,4 +375,5 @@ const struct cmd cmd_rollout_why = {
 	.opts = { cluster_opts, common_opts },
 	.values_size = sizeof(struct cluster_values),
 	.run = run_rollout_why,
+	.offer = cluster_offer_nodes,
 };

@@ -270,7 +270,8 @@ static int run_undo(void *values, char **args, size_t count, struct err *err)
 						.about = (about_),                            \
 						.opts = { cluster_opts, common_opts },        \
 						.values_size = sizeof(struct cluster_values), \
-						.run = run_##verb }
+						.run = run_##verb,                            \
+						.offer = cluster_offer_pools }
 const struct cmd cmd_rollout_pause = {
 	.name = "rollout pause",
 	.help = "begin no further nodes, in all pools",

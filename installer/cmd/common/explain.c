@@ -133,6 +133,13 @@ static int run_explain(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+static void offer_codes(const void *values, const char *option, size_t argument, struct strv *ret)
+{
+	(void)values;
+	for (int code = E_SYSTEM; !option && !argument && code < E_LAST_; code++)
+		strv_add(ret, str_dup(err_info(code)->name));
+}
+
 const struct cmd cmd_explain = {
 	.name = "explain",
 	.args = "[CODE|xid N]",
@@ -148,4 +155,5 @@ const struct cmd cmd_explain = {
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_explain,
+	.offer = offer_codes,
 };

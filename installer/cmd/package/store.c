@@ -339,6 +339,37 @@ static int run_store_show(void *values, char **args, size_t count, struct err *e
 	return 0;
 }
 
+// Of all packages, or of those that are pinned: the tag, and the digest, which is what a pin has.
+static void offer_packages(const struct store_values *v, bool is_pinned, struct strv *ret)
+{
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
+	struct err ignored;
+	if (!has_store(v) || store_session_open(v, &d, &ignored) < 0)
+		return;
+	for (size_t i = 0; i < d.index.count; i++) {
+		const struct oci_descriptor *entry = &d.index.items[i];
+		const char *tag = oci_descriptor_annotation(entry, OCI_REF_NAME);
+		if (!str_eq(entry->artifact_type, PACKAGE_TYPE) ||
+		    (is_pinned && !strv_has_sorted(&d.roots.pins, entry->digest)))
+			continue;
+		if (tag)
+			strv_add(ret, str_dup(tag));
+		strv_add(ret, str_dup(entry->digest));
+	}
+}
+
+static void offer_stored(const void *values, const char *option, size_t argument, struct strv *ret)
+{
+	if (!option && !argument)
+		offer_packages(values, false, ret);
+}
+
+static void offer_pinned(const void *values, const char *option, size_t argument, struct strv *ret)
+{
+	if (!option && !argument)
+		offer_packages(values, true, ret);
+}
+
 static int change_pin(const struct store_values *v, const char *ref, bool is_pin, struct err *err)
 {
 	auto_store_session struct store_session d = STORE_SESSION_NONE;
@@ -485,6 +516,7 @@ const struct cmd cmd_store_show = {
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_show,
+	.offer = offer_stored,
 };
 
 const struct cmd cmd_store_pin = {
@@ -498,6 +530,7 @@ const struct cmd cmd_store_pin = {
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_pin,
+	.offer = offer_stored,
 };
 
 const struct cmd cmd_store_unpin = {
@@ -511,6 +544,7 @@ const struct cmd cmd_store_unpin = {
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_unpin,
+	.offer = offer_pinned,
 };
 
 const struct cmd cmd_store_verify = {

@@ -230,6 +230,17 @@ static int run_trust_remove(void *values, char **args, size_t count, struct err 
 	return 0;
 }
 
+static void offer_keys(const void *values, const char *option, size_t argument, struct strv *ret)
+{
+	auto_root struct root dir = ROOT_NONE;
+	auto_trust struct trust t = { 0 };
+	struct err ignored;
+	if (option || argument || open_trust_dir(values, &dir, &ignored) <= 0 || trust_open(&dir, &t, &ignored) < 0)
+		return;
+	for (size_t i = 0; i < t.count; i++)
+		strv_add(ret, str_dup(t.keys[i].name));
+}
+
 const struct cmd cmd_trust_add = {
 	.name = "trust add",
 	.args = "FILE.pem",
@@ -278,4 +289,5 @@ const struct cmd cmd_trust_remove = {
 	.opts = { remove_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_trust_remove,
+	.offer = offer_keys,
 };
