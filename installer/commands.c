@@ -63,6 +63,7 @@ extern const struct cmd
 	cmd_rollout_plan,
 	cmd_rollout_check_policy,
 	cmd_doctor,
+	cmd_config_show,
 	cmd_explain,
 	cmd_completion;
 
@@ -126,6 +127,7 @@ const struct cmd *const commands[] = {
 	&cmd_rollout_plan,
 	&cmd_rollout_check_policy,
 	&cmd_doctor,
+	&cmd_config_show,
 	&cmd_explain,
 	&cmd_completion,
 	NULL,
@@ -141,6 +143,7 @@ const struct group groups[] = {
 	{ "trust", "whose packages this machine accepts, and whose modules its kernel" },
 	{ "dtk", "compile in OpenShift's driver toolkit container" },
 	{ "net", "the network path to remote sources" },
+	{ "config", "the configuration file and the environment" },
 	{ "cdi", "GPUs for containers, without NVIDIA's toolkit" },
 	{ "cdi-hook", "hooks that a container runtime calls" },
 	{ "rollout", "moves a cluster to another driver, a few nodes at a time" },
@@ -154,6 +157,6 @@ const struct command_section sections[] = {
 	{ "Trust and sources", "sign trust net" },
 	{ "Clusters", "rollout coordinator agent" },
 	{ "Containers and pods", "init probe serve report peermem driver-manager dtk cdi cdi-hook" },
-	{ "Help", "explain completion" },
+	{ "Help", "explain config completion" },
 	{ 0 },
 };

@@ -391,7 +391,7 @@ static int sample_conf(void)
 	printf("# What kmodsmith does where neither the command line nor the environment says otherwise:\n"
 	       "# NAME = VALUE, one a line. At boot, kmodsmith.service runs `kmodsmith install` with what is\n"
 	       "# here: name at least a driver. Each option of a command is a key, too: `kmodsmith install\n"
-	       "# --help-all`, kmodsmith(8). --verbose says which values hold, and where they are from.\n");
+	       "# --help-all`, kmodsmith(8). `kmodsmith config show` says which hold.\n");
 	for (size_t i = 0; commands[i]; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(keys) && str_eq(commands[i]->name, "install"); k++)
 			print_conf_option(commands[i], keys[k]);

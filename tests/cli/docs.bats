@@ -90,6 +90,7 @@ signed() {
   ref=$(jq -r '.items[0].digest' <<<"$output")
   documented "store show" "$ref"
   documented "store verify"
+  documented "config show" --all
   documented "store pin" "$ref"
   documented "store gc" --dry-run
   documented unload

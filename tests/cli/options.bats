@@ -4,6 +4,40 @@
 # shellcheck disable=SC2154 # bats and helper.bash set stderr and top
 load helper
 
+@test "config show: each value, and the line or the variable that it is from" {
+  cd "$BATS_TEST_TMPDIR"
+  printf '# ours\ndriver = 535.261.03\nsource = /driver.run\nfrom = oci:a, oci:b\nproxy = http://me:word@proxy:3128\n' >conf
+  export KMODSMITH_CONFIG=conf KMODSMITH_HOLDERS=wait KMODSMITH_SOURCE=/other.run
+  kmodsmith "config show"
+  assert_status 0
+  assert_line --regexp '^KEY +VALUE +FROM'
+  assert_line --regexp "^from +oci:a,oci:b +'conf', line 4$"
+  assert_line --regexp '^holders +wait +the environment variable KMODSMITH_HOLDERS$'
+  assert_line --regexp '^source +/other.run +the environment variable KMODSMITH_SOURCE$'
+  assert_line --regexp "^proxy +\(not shown\) +'conf', line 5$"
+  refute_output --partial word
+  [ "$(grep -c '^from ' <<<"$output")" -eq 1 ]
+  refute_line --regexp '^flavour '
+  kmodsmith "config show" --all
+  assert_line --regexp '^flavour +- +default$'
+  kmodsmith "config show" --json
+  refute_output --partial word
+  assert_json '.items[] | select(.key == "from") | [.value, .by, .file, .line] | join(" ")' "oci:a,oci:b file conf 4"
+  assert_json '.items[] | select(.key == "holders") | [.by, .variable] | join(" ")' "environment KMODSMITH_HOLDERS"
+  assert_json '.items[] | select(.key == "proxy") | "\(.value) \(.hidden)"' "null true"
+  echo 'package = oci:old' >conf
+  kmodsmith "config show"
+  assert_line --regexp "^package +- +'conf', line 1, gives way to source$"
+  echo 'holders = perhaps' >conf
+  unset KMODSMITH_HOLDERS
+  kmodsmith "config show"
+  assert_error E_CONFIG "'conf', line 1"
+  echo '# nothing' >conf
+  unset KMODSMITH_SOURCE
+  kmodsmith "config show"
+  assert_output "neither 'conf' nor the environment sets anything"
+}
+
 setup_file() {
   local build # the pages of this very program, where it lies where make put it
   build=$(basename "$(dirname "$(realpath "$KMODSMITH")")")

@@ -274,15 +274,31 @@ int entry_reparse(const struct cmd *cmd, void *values, struct err *err)
 	return opt_parse(cmd, running.in, values, &parsed, err) < 0 ? -1 : 0;
 }
 
+int entry_configured(const struct cmd *cmd, void *values, struct opt_parsed *ret, struct err *err)
+{
+	char *nothing[] = { running.in->argv[0], NULL };
+	struct opt_input in = *running.in;
+	struct cmd any = *cmd;
+	any.args_min = 0;
+	in.argc = 1;
+	in.argv = nothing;
+	return opt_parse(&any, &in, values, ret, err);
+}
+
+char *entry_origin_text(const struct opt_origin *o)
+{
+	return o->by == OPT_ENV ? str_fmt("the environment variable %s", o->opt->env) :
+				  str_fmt("'%s', line %u", running.in->config_name, o->line);
+}
+
 // Without the values, which may be a proxy's password.
-static void log_option_origins(const struct opt_input *in, const struct opt_parsed *parsed)
+static void log_option_origins(const struct opt_parsed *parsed)
 {
 	for (size_t i = 0; i < parsed->opts; i++) {
 		const struct opt_origin *o = &parsed->origins[i];
 		if (o->by != OPT_FILE && o->by != OPT_ENV)
 			continue;
-		auto_str char *by = o->by == OPT_ENV ? str_fmt("the environment variable %s", o->opt->env) :
-						       str_fmt("'%s', line %u", in->config_name, o->line);
+		auto_str char *by = entry_origin_text(o);
 		if (o->to)
 			log_info("--%s, set by %s, gives way to --%s", o->opt->name, by, o->to);
 		else
@@ -309,7 +325,7 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 		running.values = values;
 		r = setup_log(values, &err);
 		if (r == 0) {
-			log_option_origins(&in.opt, &parsed);
+			log_option_origins(&parsed);
 			r = cmd->run(values, parsed.args, parsed.count, &err);
 		}
 		if (r < 0)

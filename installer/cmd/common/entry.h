@@ -19,5 +19,8 @@ enum opt_source entry_source_of(const char *option);
 void entry_add_arguments(struct strv *ret);   // of the running command, as they were typed
 const char *entry_config_name(void);          // the configuration file, there or not; NULL = no command runs
 bool entry_is_configured(const char *option); // its value is of the configuration file or the environment
+// For a running command: the values that another one would get if nothing was typed, and who sets each.
+int entry_configured(const struct cmd *cmd, void *values, struct opt_parsed *ret, struct err *err);
+char *entry_origin_text(const struct opt_origin *o); // of one of those: the line of the file, or the variable
 // The running command's values, from its current environment. values: zeroed.
 int entry_reparse(const struct cmd *cmd, void *values, struct err *err);
