@@ -128,6 +128,36 @@ signed() {
   assert_output --partial "unloaded nvidia_modeset, nvidia_uvm, nvidia"
 }
 
+@test "docs: host.md: back to the driver that ran before, from the store" {
+  loadable
+  another() { # VERSION: nothing is loaded, and what is loaded next says that it is this one
+    kmodsmith unload
+    sed -i -E "s/535.261.03|550.100.01/$1/" "$ROOT/proc/driver/nvidia/version"
+  }
+  cp -r package.d newer.d
+  sed -i "s|535.261.03|550.100.01|; s|ABCDEF0123|BBCDEF0123|" newer.d/*.ko
+  layout newer 6.1.0-56-cloud-amd64 --driver 550.100.01
+  tiny_firmware 550.100.01
+  kmodsmith install --package package
+  assert_status 0
+  another 550.100.01
+  kmodsmith install --package newer
+  assert_status 0
+  kmodsmith status
+  assert_line 'last good: 550.100.01 open'
+  rm -r package newer
+  kmodsmith plan 545.1
+  assert_error E_NO_PACKAGE
+  another 535.261.03
+  follow host back
+  assert_line --regexp '^535.261.03-open-'
+  assert_line --regexp '^550.100.01-open-'
+  assert_line --regexp '^[0-9] +load '
+  assert_line ready
+  kmodsmith status
+  assert_line 'last good: 535.261.03 open'
+}
+
 @test "docs: packages.md: the core of an open release is packed, signed and pushed" {
   local kernel=6.1.0-56-cloud-amd64
   host h100x2-unloaded
