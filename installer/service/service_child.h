@@ -18,6 +18,6 @@ void service_child_done(struct service_child *c); // told to end, and awaited: i
 #define auto_service_child __attribute__((cleanup(service_child_done)))
 int64_t service_child_tick(struct service_child *c, int64_t now_ms); // starts it when that is due; as of service_part
 struct service_part service_child_part(struct service_child *c);     // c must stay where it is
-// Whether it stays up, as far as is known: not after some ends that each came soon after a start, until it lives for a minute.
+// False after three ends that each came soon after a start, until it has lived for a minute.
 bool service_child_is_up(const struct service_child *c, int64_t now_ms);
 void service_child_look(struct service_child *c); // ended? due? For a process that is no service_run()
