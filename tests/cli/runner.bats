@@ -14,7 +14,7 @@ setup() { # a tree of its own: one tier, lint, whose tests are one script each
   printf 'all static:\n\tfalse\n' >"$tree/Makefile"
   lists 'check lint'
   export KMODSMITH_CACHE=$BATS_TEST_TMPDIR/cache
-  unset CHECK_SINCE
+  unset CHECK_SINCE PYTHONDONTWRITEBYTECODE
 }
 script() { # FILE TEXT
   printf '#!/bin/bash\n%s\n' "$2" >"$tree/$1"
@@ -175,7 +175,7 @@ EOF
   lists 'check lint/a' 'check-all lint/b engine/*'
   mkdir "$tree/engine"
   cd "$tree"
-  printf 'build\njobs\n' >.gitignore
+  { cat "$top/.gitignore" && echo jobs; } >.gitignore
   git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm one
   git rev-parse HEAD >tests/check/passed
   check
@@ -203,7 +203,7 @@ EOF
   lists 'check lint/a' 'check-all lint/b engine/*'
   mkdir "$tree/engine"
   cd "$tree"
-  printf 'build\n' >.gitignore
+  cp "$top/.gitignore" .
   git init -q . && git config user.name a && git config user.email a@b && git add -A && git commit -qm one
   git rev-parse HEAD >tests/check/passed
   touch engine/part.c
@@ -276,7 +276,7 @@ EOF
   script jobs/shellcheck 'echo "ok 1 - $LINT_FILES"'
   script jobs/format 'echo "ok 1 - a"'
   cd "$tree"
-  printf 'build\n' >.gitignore
+  cp "$top/.gitignore" .
   git init -q . && git config user.name a && git config user.email a@b && git add -A && git commit -qm one
   check --mine
   assert_failure
@@ -292,7 +292,7 @@ EOF
   script jobs/a 'echo "ok 1 - a"'
   script jobs/b '[ ! -e "$READY" ] || echo "ok 1 - b"'
   cd "$tree"
-  printf 'build\n' >.gitignore
+  cp "$top/.gitignore" .
   git init -q . && git config user.name a && git config user.email a@b && git add -A && git commit -qm one
   check --all
   assert_equal "${lines[-1]}" "1 passed, 1 failed, 0 skipped"
