@@ -19,7 +19,7 @@ driver_image() { # ARGUMENT...
   file=$(tr ' ' '\n' <<<"$DRIVER_FILES" | grep /libcuda1_)
   driver_image "$file"
   assert_failure
-  assert_regex "$stderr" '--driver tells'
+  assert_regex "$stderr" 'FILE needs --driver VERSION'
   driver_image --driver 535.999.01 "$file" # made up
   assert_failure
   assert_regex "$stderr" "is for driver $DRIVER, 535.999.01 was requested" # made up
