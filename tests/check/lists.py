@@ -25,6 +25,11 @@ def match(patterns, names):
     return [n for n in names if any(means(p, n) for p in patterns)]
 
 
+def of(entry, names):
+    """Those that an entry of the lists means."""
+    return [n for n in match(entry["tests"], names) if not match(entry.get("except", []), [n])]
+
+
 def git(*words):
     done = subprocess.run(["git", *words], capture_output=True, text=True)
     return done.stdout.split("\n")[:-1] if done.returncode == 0 else None
@@ -57,7 +62,7 @@ def changed_files(without_a_remote="passed"):
 def choose(plan, tests, changed):
     """(chosen, left out as (names, why), widened as (names, why))"""
     files, since = changed
-    chosen = set(match(sum((entry["tests"] for entry in plan["check"]), []), tests))
+    chosen = {name for entry in plan["check"] for name in of(entry, tests)}
     left_out, widened = [], []
     written = {os.path.splitext(f)[0] for f in files or []} | {f"tests/lint/c:{os.path.dirname(f)}" for f in files or [] if f[-2:] in (".c", ".h")}
     own = [n for n in tests if n not in chosen and f"tests/{n.split('@')[0]}" in written]
@@ -65,7 +70,7 @@ def choose(plan, tests, changed):
         chosen.update(own)
         widened.append((own, f"their own files changed since {since}"))
     for entry in plan["check-all"]:
-        names = [n for n in match(entry["tests"], tests) if n not in chosen]
+        names = [n for n in of(entry, tests) if n not in chosen]
         touched = [f for f in files or [] if any(fnmatch.fnmatchcase(f, p) for p in entry.get("when", []))]
         if touched:
             chosen.update(names)
@@ -115,12 +120,12 @@ def lint(tests):
     plan, wrong = load(), []
     entries = [(kind, entry) for kind in ("check", "check-all") for entry in plan[kind]]
     for kind, entry in entries:
-        wrong += [f"{LISTS}: '{p}' in [[{kind}]] means no test" for p in entry["tests"] if not match([p], tests)]
+        wrong += [f"{LISTS}: '{p}' in [[{kind}]] means no test" for p in entry["tests"] + entry.get("except", []) if not match([p], tests)]
         wrong += [f"{LISTS}: '{entry['tests'][0]}' in [[{kind}]] has no reason" for _ in [0] if not entry.get("why")]
         wrong += [f"{LISTS}: '{p}' in `when` matches no file" for p in entry.get("when", [])
                   if not any(fnmatch.fnmatchcase(f, p) for f in git("ls-files") or [p])]
     for name in tests:
-        where = [kind for kind, entry in entries if match(entry["tests"], [name])]
+        where = [kind for kind, entry in entries if of(entry, [name])]
         if len(where) != 1:
             wrong.append(f"{LISTS}: {name} is in {'no list' if not where else 'more than one entry'}")
     known = {name.split("/")[1].split("@")[0] for name in tests}

@@ -203,6 +203,8 @@ def turn(job):
     tier, _, name = job.name.partition("/")
     if job.name in ("build/release", "prepare/inputs"):
         return 0
+    if job.name == "prepare/images":  # long, by one processor, and the images wait for it at the end
+        return TURNS.index("cli") + 1
     tier = name if tier in ("build", "prepare") else tier
     return TURNS.index(tier) + 1 if tier in TURNS else len(TURNS) + 1
 

@@ -257,6 +257,11 @@ EOF
   check --lint
   assert_output --partial "'lint/z' in [[check]] means no test"
   lists 'check lint'
+  echo 'except = ["lint/b", "lint/z"]' >>"$tree/tests/check/lists.toml"
+  check --lint
+  assert_output --partial "'lint/z' in [[check]] means no test"
+  assert_output --partial "lint/b is in no list"
+  lists 'check lint'
   touch "$tree/tests/attic/old.bats"
   check --lint
   assert_failure 1
