@@ -58,7 +58,7 @@ works() { # what is there, and that it runs
 }
 
 @test "no package tells by a build id in which directory it was made" {
-  local program
+  local program seen=0
   mkdir "$BATS_TEST_TMPDIR"/{deb,rpm,tarball}
   dpkg-deb -x "$deb" "$BATS_TEST_TMPDIR/deb"
   tar -xzf "$tarball" -C "$BATS_TEST_TMPDIR/tarball"
@@ -68,7 +68,9 @@ works() { # what is there, and that it runs
     run -0 readelf -SW "$program"
     assert_output --partial .text
     refute_output --partial build-id
+    seen=$((seen + 1))
   done
+  assert_equal "$seen" 3 # of each package
 }
 
 @test "the Debian package: installed, changed, upgraded, removed and purged" {
