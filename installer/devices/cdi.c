@@ -382,26 +382,10 @@ static int read_mounts(const struct root *host, const char *export, struct cdi *
 	return 0;
 }
 
-// The value of a line "Key: \t value"; NULL = there is none. Caller frees.
-static char *proc_value(const char *text, const char *key)
-{
-	auto_strv struct strv lines = { 0 };
-	strv_split(&lines, text, "\n");
-	for (size_t i = 0; i < lines.count; i++) {
-		char *colon = strchr(lines.items[i], ':');
-		if (!colon)
-			continue;
-		*colon = '\0';
-		if (str_eq(str_trim(lines.items[i]), key))
-			return str_dup(str_trim(colon + 1));
-	}
-	return NULL;
-}
-
 static bool proc_number(const char *text, const char *key, unsigned *ret)
 {
 	uint64_t number;
-	auto_str char *value = proc_value(text, key);
+	auto_str char *value = str_proc_value(text, key);
 	if (!value || !str_u64(value, 10, &number) || number > UINT32_MAX)
 		return false;
 	*ret = (unsigned)number;
@@ -412,7 +396,7 @@ static bool proc_number(const char *text, const char *key, unsigned *ret)
 static char *gpu_uuid(const char *text)
 {
 	enum { DIGITS_AND_DASHES = 36 };
-	auto_str char *uuid = proc_value(text, "GPU UUID");
+	auto_str char *uuid = str_proc_value(text, "GPU UUID");
 	if (!uuid || !str_starts(uuid, "GPU-") || strlen(uuid + 4) != DIGITS_AND_DASHES)
 		return NULL;
 	for (const char *p = uuid + 4; *p; p++)
@@ -434,7 +418,7 @@ static int read_gpus(const struct cdi_request *w, struct cdi *c, struct err *err
 		int r = root_read(kern, path, &text, NULL, err);
 		if (r < 0)
 			return -1;
-		auto_str char *excluded = r > 0 ? proc_value(text, "GPU Excluded") : NULL;
+		auto_str char *excluded = r > 0 ? str_proc_value(text, "GPU Excluded") : NULL;
 		if (r == 0 || !proc_number(text, "Device Minor", &minor) || str_eq(excluded, "Yes"))
 			continue;
 		c->gpus = mem_grow(c->gpus, c->gpu_count + 1, sizeof(*c->gpus));

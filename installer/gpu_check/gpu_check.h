@@ -14,6 +14,7 @@ enum gpu_outcome {
 	GPU_WORKS,
 	GPU_BROKEN,
 	GPU_PENDING, // its start has not ended: the driver can neither be unloaded nor asked until it has
+	GPU_EXCLUDED, // the driver was told to leave it out (NVreg_ExcludedGpus): it counts for nothing
 };
 
 // Of one GPU: the deepest level that was tried, and how it went.
@@ -22,6 +23,26 @@ struct gpu_result {
 	int minor;     // of /dev/nvidiaN; -1 = the driver does not have it
 	enum gpu_level level;
 	enum gpu_outcome outcome;
-	char *reason; // of another outcome than GPU_WORKS
+	bool is_reset_due; // broken, and no driver helps before a reset or a reboot
+	char *reason;      // of another outcome than GPU_WORKS
 	char *uuid, *name; // from GPU_ANSWER on; NULL = not known
 };
+
+// What was measured in one go, sorted by address.
+struct gpu_results {
+	struct gpu_result *items;
+	size_t count;
+	double seconds; // that it took
+};
+void gpu_results_done(struct gpu_results *r);
+#define auto_gpu_results __attribute__((cleanup(gpu_results_done)))
+
+const struct gpu_result *gpu_results_find(const struct gpu_results *r, const char *address); // NULL = not measured
+size_t gpu_results_count(const struct gpu_results *r, enum gpu_outcome outcome);
+// "8 of 8 start (2.4 s)"; "7 of 8 start (3.1 s); 0000:3b:00.0: GSP firmware did not boot (...)". Caller frees.
+char *gpu_results_text(const struct gpu_results *r);
+
+json_t *gpu_results_json(const struct gpu_results *r); // {seconds, gpus: [{address, minor, level, outcome, ...}]}
+void gpu_results_parse(const json_t *json, struct gpu_results *ret); // what is not of this shape is left out
+const char *gpu_level_name(enum gpu_level level);       // "none", "start", "answer", "compute"
+const char *gpu_outcome_name(enum gpu_outcome outcome); // "untested", "works", "broken", "pending", "excluded"

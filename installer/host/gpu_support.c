@@ -162,6 +162,12 @@ bool gpu_support_serves(const struct gpu *gpu, const char *driver_version, enum 
 	       (gpu->kind != GPU_DISPLAY || !branch || !flavour || gpu_support_flavours(gpu, branch) & flavour);
 }
 
+bool gpu_support_expects(const struct gpu *gpu, const char *loaded_version, enum module_type flavour)
+{
+	return is_display_of_ours(gpu) &&
+	       (gpu_owner(gpu) == GPU_NVIDIA || gpu_support_serves(gpu, loaded_version, flavour));
+}
+
 void gpu_support_served(const struct gpus *gpus, const char *driver_version, enum module_type flavour, struct gpus *ret)
 {
 	*ret = (struct gpus){ .items = mem_alloc((gpus->count + 1) * sizeof(*gpus->items)) };

@@ -22,6 +22,9 @@ unsigned gpu_support_flavours(const struct gpu *gpu, unsigned branch);
 // Whether the driver is to serve it: ours, and supported by these modules. Version NULL or MODULE_TYPE_AUTO = not known
 // yet: every one of ours.
 bool gpu_support_serves(const struct gpu *gpu, const char *driver_version, enum module_type flavour);
+// Whether the loaded driver should have this GPU: only what is loaded can leave one out, and one that is bound to it is
+// served, whatever the table says.
+bool gpu_support_expects(const struct gpu *gpu, const char *loaded_version, enum module_type flavour);
 // Those of a set; they are borrowed from it.
 void gpu_support_served(const struct gpus *gpus, const char *driver_version, enum module_type flavour,
 			struct gpus *ret);

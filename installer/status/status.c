@@ -4,7 +4,7 @@
 #include "daemons/vgpu_guest.h"
 #include "driver_root/root_record.h"
 #include "journal/journal.h"
-#include "kmod/load/load.h"
+#include "kmod/load/kernel_log.h"
 #include "plan/preflight.h"
 
 #include <stdarg.h>
@@ -17,6 +17,7 @@ void status_done(struct status *s)
 	free(s->checks);
 	free(s->compatible);
 	devices_done(&s->devices);
+	gpu_record_done(&s->gpus);
 	optional_modules_done(&s->optional);
 	*s = (struct status){ 0 };
 }
@@ -60,13 +61,6 @@ static void check_modules(const struct facts *facts, struct status *s)
 		add_check(s, "compute", true, "not reachable: nvidia_uvm is not loaded");
 }
 
-// Only a driver that is loaded can leave a GPU out; a GPU that is bound to it is served, whatever the table says.
-static bool is_expected(const struct gpu *gpu, const struct modules *l)
-{
-	return gpu->kind == GPU_DISPLAY && gpu_is_ours(gpu) &&
-	       (gpu_owner(gpu) == GPU_NVIDIA || gpu_support_serves(gpu, l->version, l->flavour));
-}
-
 // "0000:50:00.0 has no driver (kernel: NVRM: ... has fallen off the bus ...)"
 static void add_missing(char **text, const struct gpu *gpu, const struct root *kern)
 {
@@ -74,32 +68,47 @@ static void add_missing(char **text, const struct gpu *gpu, const struct root *k
 	str_add(text, "; %s ", gpu->address);
 	if (gpu->driver && gpu_owner(gpu) != GPU_NVIDIA)
 		str_add(text, "is bound to %s", gpu->driver);
-	else if (load_last_line(kern, gpu->address, &line) > 0)
+	else if (kernel_log_last(kern, gpu->address, &line) > 0)
 		str_add(text, "has no driver (kernel: %.200s)", line);
 	else
 		str_add(text, "has no driver");
 }
 
-static int check_gpus(const struct facts *facts, const struct root *kern, struct status *s, struct err *err)
+static int check_gpus(const struct facts *facts, const struct root *host, const struct root *kern, struct status *s,
+		      struct err *err)
 {
 	const struct modules *l = &facts->loaded;
 	auto_strv struct strv found = { 0 };
 	auto_str char *missing = str_dup(""), *left = gpu_support_left(&facts->gpus, l->version, l->flavour);
 	size_t expected = 0, has = 0, ours = gpus_count_ours(&facts->gpus, GPU_DISPLAY);
-	if (root_list(kern, "proc/driver/nvidia/gpus", &found, err) < 0)
+	bool is_ok = true;
+	if (root_list(kern, "proc/driver/nvidia/gpus", &found, err) < 0 ||
+	    gpu_record_read(host, facts->host.boot_id, &s->gpus, err) < 0)
 		return -1;
+	bool is_measured = gpu_record_is_of(&s->gpus, l->version, module_type_name(l->flavour));
+	if (!is_measured)
+		gpu_record_done(&s->gpus);
 	for (size_t i = 0; i < facts->gpus.count; i++) {
 		const struct gpu *gpu = &facts->gpus.items[i];
-		if (!is_expected(gpu, l))
+		if (!gpu_support_expects(gpu, l->version, l->flavour))
 			continue;
 		bool is_found = strv_has(&found, gpu->address);
+		const struct gpu_result *measured = gpu_results_find(&s->gpus.results, gpu->address);
 		expected++;
 		has += is_found;
-		if (!is_found && l->version)
-			add_missing(&missing, gpu, kern);
+		if (is_found || !l->version || (measured && measured->outcome == GPU_BROKEN))
+			continue;
+		is_ok = false; // gone since the last measurement, or there was none
+		add_missing(&missing, gpu, kern);
 	}
-	add_check(s, "gpus", has == expected && (expected || !ours), "%zu of %zu%s%s%s", has, expected, missing,
+	auto_str char *results = is_measured && is_ok ? gpu_results_text(&s->gpus.results) :
+							str_fmt("%zu of %zu", has, expected);
+	struct err why = { 0 };
+	if (is_measured ? gpu_record_check(&s->gpus, &why) < 0 : has != expected || (!expected && ours))
+		is_ok = false;
+	add_check(s, "gpus", is_ok, "%s%s%s%s%s", results, missing, is_measured || !has ? "" : ", not measured in this boot",
 		  left ? "; left without a driver: " : "", left ? left : "");
+	s->checks[s->count - 1].code = why.code;
 	return 0;
 }
 
@@ -241,7 +250,7 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		auto_str char *unwritten = journal_unwritten(host);
 		if (unwritten)
 			add_check(&s, "journal", true, "in memory only, %s", unwritten);
-		if (check_gpus(facts, kern, &s, err) < 0 ||
+		if (check_gpus(facts, host, kern, &s, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
 		    check_nodes(kern, dev_root, sys, &s, err) < 0 ||
@@ -421,5 +430,6 @@ json_t *status_json_all(const struct facts *f, const struct status *s)
 				      "params", json_strv(&f->loaded.params)));
 	json_object_set_new(json, "gpus", gpus_json(&f->gpus));
 	json_object_set_new(json, "modules", loaded_json(&f->loaded));
+	json_object_set_new(json, "gpu_check", s->gpus.driver ? gpu_record_json(&s->gpus) : json_null());
 	return json;
 }

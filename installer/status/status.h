@@ -5,6 +5,7 @@
 #include "base/process/progress.h"
 #include "daemons/daemon_record.h"
 #include "devices/nodes.h"
+#include "gpu_check/gpu_record.h"
 #include "host/facts.h"
 #include "journal/optional_modules.h"
 
@@ -21,6 +22,7 @@ struct status {
 	struct check *checks;
 	size_t count;
 	struct devices devices;           // with verdicts
+	struct gpu_record gpus;           // what was measured of them in this boot; .driver NULL = nothing
 	struct optional_modules optional; // modules that failed in this boot and are not loaded; they count for nothing
 };
 

@@ -21,6 +21,7 @@ void transaction_done(struct transaction *r)
 	optional_modules_done(&r->failed);
 	module_set_done(&r->set);
 	strv_done(&r->loaded);
+	gpu_record_done(&r->before);
 	facts_done(&r->now);
 	unbind_done(&r->released);
 }
@@ -164,7 +165,8 @@ static int begin_step(struct transaction *r, const struct step *step, struct err
 {
 	const char *name = plan_step_name(step->kind);
 	bool is_first = !r->is_touched && step_actions[step->kind].is_touch;
-	if ((is_first || step->kind == STEP_HOLDERS) && (check_target(r, err) < 0 || step_prepare_export(r, err) < 0))
+	if ((is_first || step->kind == STEP_HOLDERS) &&
+	    (check_target(r, err) < 0 || step_prepare_export(r, err) < 0 || transaction_measure_before(r, err) < 0))
 		return -1;
 	if (is_first)
 		return begin_change(r, step, err);
@@ -205,13 +207,35 @@ static void drop_failed_modules(struct transaction *r)
 		driver_state_drop(&r->journal.target, r->failed.items[i].module);
 }
 
+// A GPU is broken that no driver mends.
+static bool is_gpu_fault(const struct transaction *r, const struct err *err)
+{
+	return r->is_gpu_at_fault && (err->code == E_GPU_START || err->code == E_GPU_UNTESTED);
+}
+
+// Which GPUs work with the driver that is back.
+static void measure_undone(struct transaction *r)
+{
+	struct err why;
+	modules_done(&r->now.loaded);
+	if (!r->rollback.driver.version || r->a->gpus.is_off ||
+	    modules_read(r->a->host, r->a->kern, r->a->facts->host.release, &r->now.loaded, &why) < 0)
+		return;
+	if (transaction_check_gpus(r, &why) < 0)
+		progress_note(r->a->progress, "%s", why.text);
+}
+
 static void undo_change(struct transaction *r, size_t failed, struct err *err)
 {
 	struct err why = { 0 };
 	auto_str char *cause = str_dup(err->text);
 	bool is_blamed = is_target_to_blame(err), is_wedged = err->code == E_WEDGED;
-	// A driver that is loaded but not ready beats none: it is unloaded only if there is one to go back to.
-	bool is_kept = r->a->plan->steps[failed].kind > STEP_LOAD && !r->rollback.driver.version;
+	// A driver that is loaded but not ready beats none: it is unloaded only if there is one to go back to that does
+	// better, and never while a GPU's start has not ended.
+	bool is_loaded = r->a->plan->steps[failed].kind > STEP_LOAD, is_pending = err->code == E_GPU_PENDING;
+	bool is_kept = is_loaded && (!r->rollback.driver.version || is_pending || is_gpu_fault(r, err));
+	if (!is_kept && !gpu_holds_release(r->a->holds))
+		progress_note(r->a->progress, "the driver has not closed every GPU yet");
 	if (!is_kept || !r->a->export || !r->a->export->is_switched)
 		step_undo_export(r);
 	if (!is_kept && !is_wedged) {
@@ -222,6 +246,8 @@ static void undo_change(struct transaction *r, size_t failed, struct err *err)
 		if (undo_steps(r, failed, &why) < 0)
 			err_set(err, why.code == E_WEDGED ? E_WEDGED : err->code, "could not be undone, %s; cause: %s",
 				why.text, cause);
+		else
+			measure_undone(r);
 	}
 	if (is_blamed && !is_kept)
 		journal_failed(&r->journal, err);
@@ -437,7 +463,8 @@ static int load_last_good(struct transaction *r, struct err *err)
 	    step_undo_unload(r, err) < 0)
 		return -1;
 	step_export_rollback(r);
-	if (transaction_verify(r, NULL, err) < 0)
+	// With a GPU that does not start it is still the last good one, and better than none.
+	if (transaction_verify(r, NULL, err) < 0 && err->code != E_GPU_PENDING && !is_gpu_fault(r, err))
 		return -1;
 	progress_end(r->a->progress, "verify", "the last good driver, every post-condition holds");
 	return 0;

@@ -4,9 +4,16 @@
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
 #include "driver_root/driver_root.h"
+#include "gpu_check/gpu_start.h"
 #include "kmod/module/proof.h"
 #include "plan/plan.h"
 #include "status/status.h"
+
+struct gpu_demand {
+	bool is_off;              // the GPUs are not measured: ready says that the modules are there
+	int timeout_ms;           // of one GPU's start; 0 = GPU_START_TIMEOUT_MS
+	unsigned allowed_missing; // how many may be broken on a node that is ready
+};
 
 struct apply {
 	const struct root *host, *kern, *dev_root;
@@ -24,6 +31,8 @@ struct apply {
 	bool is_kept; // the driver's daemons will be started: what they need is checked first
 	int unload_timeout_ms, holders_timeout_ms;
 	int load_timeout_ms;        // see load_module()
+	struct gpu_demand gpus;
+	struct gpu_holds *holds;    // GPUs that were started stay open in it; empty before
 	bool is_unproven_allowed;   // may replace a working driver although nothing could be compared
 	enum proof_basis *compared; // of STEP_PROVE, when it has run
 	struct progress *progress;

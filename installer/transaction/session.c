@@ -552,6 +552,8 @@ static void fill_apply(struct session *s, const struct compile_gate *gate, struc
 		.cdi = request->cdi,
 		.imex_channels = request->imex_channels,
 		.is_kept = request->has_daemons,
+		.gpus = request->gpus,
+		.holds = &s->holds,
 		.is_unproven_allowed = request->is_unproven_allowed,
 		.compared = &s->compared,
 		.load_timeout_ms = request->load_timeout_ms,
@@ -615,6 +617,7 @@ int session_open(const struct session_request *request, bool is_change, struct s
 
 void session_done(struct session *s)
 {
+	gpu_holds_done(&s->holds);
 	plan_done(&s->plan);
 	free(s->newest);
 	driver_root_done(&s->driver_root);

@@ -36,6 +36,7 @@ struct session_request {                                     // borrowed, until 
 	const char *cdi;                 // see cdi_spec_file_update()
 	unsigned imex_channels, jobs, compile_timeout_s;
 	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // see struct apply
+	struct gpu_demand gpus;
 	bool is_compile_forbidden, is_unproven_allowed, is_rt_allowed, is_cache_off, is_retry;
 	bool has_daemons;      // the driver's daemons will be started
 	bool is_stage;         // the driver stays, whoever uses it
@@ -76,6 +77,7 @@ struct session {
 	struct request plan_request;
 	struct at_hand at_hand;
 	struct plan plan;
+	struct gpu_holds holds;    // GPUs that session_apply() has started stay open until session_done()
 	enum proof_basis compared; // by session_apply() and session_stage(), when the plan has a proof
 	struct progress progress;
 };

@@ -747,8 +747,12 @@ int transaction_verify(struct transaction *r, const struct plan *plan, struct er
 	const struct apply *a = r->a;
 	auto_strv struct strv modules = { 0 };
 	record_optional_failures(r);
-	if (facts_read(a->host, a->kern, &r->now, err) < 0 ||
-	    status_read(&r->now, a->host, a->kern, a->dev_root, a->sys, r->status, err) < 0)
+	// What is measured of the GPUs is part of the status.
+	struct err gpus = { 0 };
+	if (facts_read(a->host, a->kern, &r->now, err) < 0)
+		return -1;
+	int works = transaction_check_gpus(r, &gpus);
+	if (status_read(&r->now, a->host, a->kern, a->dev_root, a->sys, r->status, err) < 0)
 		return -1;
 	if (plan) {
 		for (size_t i = 0; i < plan->modules.count; i++) // the rest may fail, see optional_modules.h
@@ -756,7 +760,9 @@ int transaction_verify(struct transaction *r, const struct plan *plan, struct er
 				strv_add(&modules, str_dup(plan->modules.items[i]));
 		status_check_request(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
 	}
-	return status_error(r->status, err);
+	if (works < 0)
+		*err = gpus;
+	return works < 0 ? -1 : status_error(r->status, err);
 }
 
 static int step_verify(struct transaction *r, const struct step *step, struct err *err)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of one run of a plan: what each step leaves for later steps and for the undo. Private to this room.
 #pragma once
+#include "gpu_check/gpu_record.h"
 #include "holders/unbind.h"
 #include "host/module_set.h"
 #include "journal/journal.h"
@@ -43,6 +44,9 @@ struct transaction {
 	struct strv loaded;             // names that this run loaded
 	struct unbound released;        // GPUs' previous drivers
 	char modules[DIGEST_HEX + 1];   // of the tree of modules exported with it; "" = none
+	struct gpu_record before;       // the GPUs with the driver that is replaced
+	bool is_before_known;
+	bool is_gpu_at_fault; // what does not work now is no fault of the driver's
 	struct status *status;
 	struct facts now; // when status was measured
 };
@@ -81,3 +85,7 @@ void transaction_remember(const struct transaction *r, const char *digest,
 			  int (*set)(const struct store *s, const char *hex, struct err *err));
 // Measures the node. plan: the result must match it; NULL = any working driver will do.
 int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err);
+// Before a driver that is loaded is replaced: which GPUs work. E_GPU_PENDING: one of them hangs, and the driver stays.
+int transaction_measure_before(struct transaction *r, struct err *err);
+// Starts the GPUs, unless this driver's were measured in this boot, and judges: E_GPU_START, _PENDING, _UNTESTED.
+int transaction_check_gpus(struct transaction *r, struct err *err);

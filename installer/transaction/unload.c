@@ -2,6 +2,7 @@
 #include "transaction/unload.h"
 
 #include "daemons/daemon_record.h"
+#include "gpu_check/gpu_start.h"
 #include "host/modules.h"
 #include "kmod/load/load.h"
 #include "status/status_file.h"
@@ -59,6 +60,9 @@ int unload_driver(const struct holders_wait *d, int timeout_ms, struct holders *
 	auto_modules struct modules loaded = { 0 };
 	auto_strv struct strv order = { 0 };
 	auto_host struct host host = { 0 };
+	auto_str char *pending = NULL;
+	if (gpu_start_find_pending(d->kern, &pending))
+		return err_set(err, E_GPU_PENDING, "the driver is starting a GPU (%s)", pending);
 	int r = modules_read_settled(d->host, d->kern, d->release, timeout_ms, d->progress, &loaded, err);
 	if (r <= 0)
 		return r;

@@ -2,13 +2,11 @@
 #include "kmod/load/load.h"
 
 #include "kmod/load/bounded.h"
+#include "kmod/load/kernel_log.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-
-enum { RECORD_MAX = 8192, LINES_MAX = 256 };
 
 static bool needs(const struct module *module, const struct module *other)
 {
@@ -48,86 +46,6 @@ int load_order(const struct module *const *modules, size_t count, size_t *ret, s
 		return err_set(err, E_SYMBOL, "'%s' and a module that it depends on depend on each other",
 			       modules[next]->name);
 	return 0;
-}
-
-// The kernel log from now on; negative where it cannot be read: then errno alone decides.
-static int open_log(const struct root *kern)
-{
-	struct err err;
-	int fd = root_open(kern, "dev/kmsg", O_RDONLY | O_NONBLOCK, &err);
-	if (fd >= 0)
-		lseek(fd, 0, SEEK_END);
-	return fd;
-}
-
-// A record escapes newlines; the driver writes its paragraphs with "NVRM: " in front of each line.
-static char *unescape_kmsg(const char *text, size_t len)
-{
-	static const char newline[] = "\\x0a", prefix[] = "NVRM: ";
-	auto_str char *line = str_ndup(text, len);
-	char *to = line;
-	for (const char *from = line; *from;) {
-		if (!str_starts(from, newline)) {
-			*to++ = *from++;
-			continue;
-		}
-		from += sizeof(newline) - 1;
-		if (str_starts(from, prefix))
-			from += sizeof(prefix) - 1;
-		*to++ = ' ';
-	}
-	*to = '\0';
-	return str_dup(str_trim(line));
-}
-
-// "priority,sequence,time,flags;text", then lines that start with a blank and tell of the device.
-static void take_records(const char *data, size_t len, struct strv *ret)
-{
-	for (const char *line = data, *end = data + len, *stop; line < end; line = stop + 1) {
-		stop = memchr(line, '\n', (size_t)(end - line));
-		if (!stop)
-			stop = end;
-		const char *text = memchr(line, ';', (size_t)(stop - line));
-		if (*line != ' ' && text && ret->count < LINES_MAX)
-			strv_add(ret, unescape_kmsg(text + 1, (size_t)(stop - text - 1)));
-	}
-}
-
-// What was logged meanwhile; does not wait.
-static void read_log(int fd, struct strv *ret)
-{
-	char record[RECORD_MAX];
-	for (int i = 0; fd >= 0 && i < LINES_MAX; i++) {
-		ssize_t n = read(fd, record, sizeof(record));
-		if (n > 0)
-			take_records(record, (size_t)n, ret);
-		else if (n == 0 || (errno != EPIPE && errno != EINTR)) // EPIPE: older records were overwritten, go on
-			return;
-	}
-}
-
-int load_last_line(const struct root *kern, const char *text, char **ret)
-{
-	enum { RECORDS_MOST = 100000 };
-	struct err err;
-	char record[RECORD_MAX];
-	auto_fd int fd = root_open(kern, "dev/kmsg", O_RDONLY | O_NONBLOCK, &err);
-	auto_str char *last = NULL;
-	for (int i = 0; fd >= 0 && i < RECORDS_MOST; i++) {
-		auto_strv struct strv lines = { 0 };
-		ssize_t n = read(fd, record, sizeof(record));
-		if (n == 0 || (n < 0 && errno != EPIPE && errno != EINTR))
-			break;
-		if (n > 0)
-			take_records(record, (size_t)n, &lines);
-		for (size_t k = 0; k < lines.count; k++)
-			if (str_starts(lines.items[k], "NVRM: ") && strstr(lines.items[k], text)) {
-				free(last);
-				last = str_dup(lines.items[k]);
-			}
-	}
-	*ret = TAKE(last);
-	return *ret != NULL;
 }
 
 // Lines "[<0>] function+0x1c/0x40 [module]" of proc/PID/stack as "function [module], caller": the innermost few.
@@ -202,7 +120,7 @@ static bool is_tainted(const struct root *kern)
 struct guarded {
 	const char *verb, *name; // "load", "nvidia": for messages
 	const struct root *kern;
-	int log; // open_log(), from before
+	int log; // kernel_log_open(), from before
 	int timeout_ms;
 	int (*call)(const void *ctx); // as of bounded_call()
 	const void *ctx;
@@ -223,7 +141,7 @@ static int run_guarded(const struct guarded *g, struct strv *lines, int *ret_err
 		auto_str char *path = str_fmt("proc/%d/stack", (int)result.child);
 		root_read(g->kern, path, &stack, NULL, &ignored);
 	}
-	read_log(g->log, lines);
+	kernel_log_read(g->log, lines);
 	if (result.end == BOUNDED_LATE) {
 		what = str_fmt("the kernel did not return within %g s; process %d is stuck in it", g->timeout_ms / 1e3,
 			       (int)result.child);
@@ -290,7 +208,7 @@ static int guard_load(const struct load_call *c, const struct guarded *g, struct
 	if (err->code != EAGAIN && err->code != ENOMEM)
 		return -1;
 	*ret_error = ask_kernel(c, c->module->fd);
-	read_log(g->log, lines);
+	kernel_log_read(g->log, lines);
 	return 0;
 }
 
@@ -313,7 +231,7 @@ static bool is_module_live(const struct root *kern, const char *name)
 int load_module(const struct sys *sys, const struct root *kern, const struct module *module, const char *params,
 		int timeout_ms, struct err *err)
 {
-	auto_fd int log = open_log(kern);
+	auto_fd int log = kernel_log_open(kern);
 	auto_strv struct strv lines = { 0 };
 	struct load_call c = {
 		.sys = sys, .module = module, .params = params ? params : "", .is_by_file = module->fd >= 0
@@ -360,7 +278,7 @@ int unload_module(const struct sys *sys, const struct root *kern, const char *na
 	const struct unload_call c = { sys, name };
 	int error;
 	if (timeout_ms > 0) {
-		auto_fd int log = open_log(kern);
+		auto_fd int log = kernel_log_open(kern);
 		auto_strv struct strv lines = { 0 };
 		const struct guarded guarded = { "unload", name, kern, log, timeout_ms, call_unload, &c };
 		if (run_guarded(&guarded, &lines, &error, err) < 0)

@@ -34,10 +34,6 @@ int unload_module(const struct sys *sys, const struct root *kern, const char *na
 // err. Always -1, like err_set.
 int load_explain(const char *module, int error, const struct strv *lines, struct err *err);
 
-// The last line of the kernel's log in which the driver says this: 1 = found (caller frees). 0 also where the log
-// cannot be read.
-int load_last_line(const struct root *kern, const char *text, char **ret);
-
 // Explains E_WEDGED, pure: call ("unload 'nvidia'"), what happened, the text of proc/PID/stack (NULL = it could not be
 // read) and the kernel's lines, in that order, because a long text is cut. Always -1, like err_set.
 int load_explain_wedge(const char *call, const char *what, const char *stack, const struct strv *lines,

@@ -108,7 +108,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   kmodsmith install --package "$package"
   assert_status 0
   assert_line ready
-  assert_line --regexp "^pass +gpus +1 of 1; left without a driver: 0000:50:00.0 \(Kepler\)"
+  assert_line --regexp "^pass +gpus +1 of 1 start \([0-9.]+ s\); left without a driver: 0000:50:00.0 \(Kepler\)"
   kmodsmith status
   assert_status 0
   assert_line --partial ", 1 GPU, "

@@ -200,3 +200,18 @@ void strv_done(struct strv *v)
 	free(v->items);
 	*v = (struct strv){ 0 };
 }
+
+char *str_proc_value(const char *text, const char *key)
+{
+	auto_strv struct strv lines = { 0 };
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		char *colon = strchr(lines.items[i], ':');
+		if (!colon)
+			continue;
+		*colon = '\0';
+		if (str_eq(str_trim(lines.items[i]), key))
+			return str_dup(str_trim(colon + 1));
+	}
+	return NULL;
+}

@@ -53,6 +53,12 @@ static int real_node_set(const struct sys *sys, int dir, const char *name, mode_
 	return fchmodat(dir, name, mode, 0);
 }
 
+static int real_device_open(const struct sys *sys, int dir, const char *name)
+{
+	(void)sys;
+	return openat(dir, name, O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
 static int real_mount_enter(const struct sys *sys, int ns)
 {
 	(void)sys;
@@ -190,6 +196,7 @@ static const struct sys real = {
 	.node_make = real_node_make,
 	.node_look = real_node_look,
 	.node_set = real_node_set,
+	.device_open = real_device_open,
 	.mount_enter = real_mount_enter,
 	.mount_copy = real_mount_copy,
 	.mount_bind = real_mount_bind,

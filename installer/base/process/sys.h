@@ -10,7 +10,7 @@
 // is an errno, the beginning of the call's line in .sys-calls (whole words), and what the kernel adds to dev/kmsg (if
 // the machine has one).
 //
-// All return 0 (process_open: a descriptor, process_start: a number), or -1 with errno set: callers know what an errno
+// All return 0 (process_open, device_open: a descriptor, process_start: a number), or -1 with errno set: callers know what an errno
 // means for them.
 #pragma once
 #include "base/file/root.h"
@@ -26,6 +26,8 @@ struct sys {
 	// lstat, recorded nodes included.
 	int (*node_look)(const struct sys *sys, int dir, const char *name, struct stat *ret);
 	int (*node_set)(const struct sys *sys, int dir, const char *name, mode_t mode, uid_t uid, gid_t gid);
+	// A character device, read-write and without waiting. A recorded one is its file.
+	int (*device_open)(const struct sys *sys, int dir, const char *name);
 	// Mounts of the namespace that mount_enter() chose, ours otherwise. A descriptor means what it was opened as,
 	// even in another namespace. A recorded machine has no mounts: EOPNOTSUPP.
 	int (*mount_enter)(const struct sys *sys, int ns); // an open ns/mnt; working and root directory become its own

@@ -175,6 +175,11 @@ static int no_mounts(const struct sys *sys, const char *what)
 	return -1;
 }
 
+static int record_device_open(const struct sys *sys, int dir, const char *name)
+{
+	return record(sys, "open %s", name) < 0 ? -1 : openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+}
+
 static int record_mount_enter(const struct sys *sys, int ns)
 {
 	(void)ns;
@@ -341,6 +346,7 @@ struct sys sys_recorder(const struct root *record)
 		.node_make = record_node_make,
 		.node_look = record_node_look,
 		.node_set = record_node_set,
+		.device_open = record_device_open,
 		.mount_enter = record_mount_enter,
 		.mount_copy = record_mount_copy,
 		.mount_bind = record_mount_bind,

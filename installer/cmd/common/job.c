@@ -102,6 +102,13 @@ const struct opt job_opts[] = {
 	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
 	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
 	OPT("holders-timeout", 0, "SECONDS", NULL, OPT_UINT, holders_timeout_s, HOLDERS_TIMEOUT_HELP),
+	OPT("gpu-check", 0, "start|none", "KMODSMITH_GPU_CHECK", OPT_STR, gpu_check,
+	    "how far each GPU is tried before the node is ready: start opens them, which boots them; none asks only "
+	    "whether the modules and nodes are there; default start"),
+	OPT("gpu-timeout", 0, "SECONDS", NULL, OPT_UINT, gpu_timeout_s,
+	    "deadline of the start of one GPU (E_GPU_PENDING); default 120"),
+	OPT("allow-missing-gpus", 0, "N", "KMODSMITH_ALLOW_MISSING_GPUS", OPT_UINT, allowed_missing_gpus,
+	    "how many GPUs may be broken on a node that is ready all the same; default 0"),
 	{ .help = "The driver on this machine" },
 };
 
@@ -392,6 +399,8 @@ static int parse_job_words(struct job *j, struct err *err)
 			   root_sub(&j->machine.host, ".", &j->dev_root, err)) < 0 ||
 	    (v->patches && root_init(&j->patches, v->patches, err) < 0) || job_parse_flavour(v, &r->flavour, err) < 0)
 		return -1;
+	if (v->gpu_check && !str_eq(v->gpu_check, "start") && !str_eq(v->gpu_check, "none"))
+		return err_set(err, E_USAGE, "--gpu-check '%s' is not one of start, none", v->gpu_check);
 	r->host_driver = HOST_FAIL;
 	if (v->host_driver && !host_policy_parse(v->host_driver, &r->host_driver))
 		return err_set(err, E_USAGE, "--host-driver '%s' is not one of use, replace, fail", v->host_driver);
@@ -445,6 +454,9 @@ static void fill_job_request(struct job *j)
 	r->load_timeout_ms = v->load_timeout_s ? job_unload_timeout_ms(v->load_timeout_s) : 0;
 	r->unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s);
 	r->holders_timeout_ms = holders_wait_deadline_ms(r->holders, v->holders_timeout_s);
+	r->gpus = (struct gpu_demand){ .is_off = str_eq(v->gpu_check, "none"),
+				       .timeout_ms = v->gpu_timeout_s ? job_unload_timeout_ms(v->gpu_timeout_s) : 0,
+				       .allowed_missing = v->allowed_missing_gpus };
 	r->is_compile_forbidden = v->is_compile_forbidden;
 	r->is_unproven_allowed = v->is_unproven_allowed;
 	r->is_rt_allowed = v->is_rt_allowed;

@@ -12,7 +12,7 @@ struct job_values { // first member of the values of each of these commands
 	char *package, *bundle, *trust_dir; // where packages come from
 	char *digest;                       // of the requested package's manifest; NULL = any
 	char *module_key, *module_cert;     // see job_module_key()
-	char *store_limit, *holders, *host_driver, *reuse;
+	char *store_limit, *holders, *host_driver, *reuse, *gpu_check;
 	struct strv from;
 	struct strv headers, modules, params;
 	char *host_repositories, *headers_archive;
@@ -21,6 +21,7 @@ struct job_values { // first member of the values of each of these commands
 	char *share_role;
 	unsigned lease_duration_s;
 	unsigned jobs, timeout_s, imex_channels, load_timeout_s, unload_timeout_s, holders_timeout_s;
+	unsigned gpu_timeout_s, allowed_missing_gpus;
 	char *payload;          // directory in an image
 	char *export;           // directory, JOB_AUTO, "none"; NULL = as the command does
 	bool is_export_default; // the command exports if there is something to export

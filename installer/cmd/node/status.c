@@ -2,6 +2,7 @@
 #include "base/core/date.h"
 #include "cmd/common/job.h"
 #include "journal/journal.h"
+#include "journal/node_lock.h"
 #include "next_kernel/kernel_report.h"
 #include "peermem/peermem.h"
 #include "status/status_file.h"
@@ -11,6 +12,7 @@
 struct values {
 	struct common common;
 	char *dev_root, *state_dir;
+	bool is_check;
 };
 
 static const struct opt opts[] = {
@@ -18,6 +20,8 @@ static const struct opt opts[] = {
 	  "directory whose dev/ is read; default the host's root" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
 	  "state directory with the node's journal; default /var/lib/kmodsmith of the host" },
+	{ "check-gpus", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_check),
+	  "measure now whether the GPUs start, which boots those that nobody has open" },
 	{ 0 },
 };
 
@@ -77,6 +81,13 @@ static void show_last_run(const json_t *file)
 		       ended);
 }
 
+static void show_measured(const struct gpu_record *r)
+{
+	auto_str char *ago = r->time ? date_ago(r->time, time(NULL)) : NULL;
+	if (ago)
+		printf("GPUs measured at %s%s\n", r->time, ago);
+}
+
 // What the last run asks for, if it failed; else what the checks do. Caller frees; NULL = nothing is to be done.
 static char *next_step(const json_t *file, const struct status *s)
 {
@@ -127,6 +138,26 @@ static json_t *last_run_json(json_t *json, const json_t *file)
 	return json;
 }
 
+// What is measured replaces the last measurement; who is changing the node measures for itself.
+static int check_gpus_now(const struct machine *m, const struct facts *f, const struct root *dev_root,
+			  const struct root *state, struct err *err)
+{
+	auto_gpu_record struct gpu_record last = { 0 }, now = { 0 };
+	auto_gpu_holds struct gpu_holds holds = { 0 };
+	struct progress progress = { 0 };
+	const struct gpu_start start = {
+		.kern = &m->kern, .dev_root = dev_root, .sys = &m->sys, .facts = f, .progress = &progress
+	};
+	if (!f->loaded.version)
+		return 0;
+	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_CHANGE, err);
+	if (lock < 0 || gpu_record_read(&m->host, f->host.boot_id, &last, err) < 0 ||
+	    gpu_record_measure(&start, &now, &holds, err) < 0)
+		return err_wrap(err, "check the GPUs");
+	now.allowed = last.allowed;
+	return gpu_record_write(&m->host, state->fd >= 0 ? state : NULL, f->host.boot_id, &now, err);
+}
+
 static int run_status(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
@@ -142,7 +173,11 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	auto_kernel_report struct kernel_report kernels = { 0 };
 	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0 ||
-	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0 ||
+	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
+		return -1;
+	// Reading creates no state directory.
+	int has_state = job_state_existing(v->state_dir, &m, &state, &unread);
+	if ((v->is_check && check_gpus_now(&m, &f, &dev_root, &state, err) < 0) ||
 	    status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
 	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
@@ -150,9 +185,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	status_daemons(&s, &daemons, &m.kern);
 	if (status_file_read(&m.host, f.host.boot_id, &file, &unread) < 0)
 		log_warn("the result of the last run is unknown: %s", unread.text);
-	// Reading creates no state directory.
-	if (job_state_existing(v->state_dir, &m, &state, &unread) < 0 ||
-	    (state.fd >= 0 && journal_find(&m.host, &state, &j, &unread) < 0))
+	if (has_state < 0 || (state.fd >= 0 && journal_find(&m.host, &state, &j, &unread) < 0))
 		log_warn("earlier failures on this node are unknown: %s", unread.text);
 	// GPUDirect RDMA, where it was requested; the GPUs are ready with or without it.
 	int has_peermem = peermem_status(&m.host, &m.kern, &peermem, &unread);
@@ -181,6 +214,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 		show_headline(&f, &s);
 		show_status(&s);
 		show_last_run(file);
+		show_measured(&s.gpus);
 		if (next)
 			printf("next: %s\n", next);
 		show_journal(&j, f.host.boot_id);
@@ -198,7 +232,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_status = {
 	.name = "status",
 	.help = "show what is loaded and whether it works, post-condition by post-condition",
-	.about = "Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\nAlso "
+	.about = "Measures and changes nothing; opens no GPU, unless it is told to. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\nAlso "
 		 "shows the result of the last run on this node, from /run/kmodsmith/status.json, and the last good "
 		 "driver\nand earlier failures, from the journal; see kmodsmith-recovery(7). Last come the kernels "
 		 "that this machine may\nstart next, as `kmodsmith watch` found them.\n\n"

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured last: run/kmodsmith/gpus.json of the host for this boot, and STATE/gpus.json, which outlives it: the
+// same driver with which a GPU worked before a reboot is not to blame when it fails after it.
+//   {boot_id, driver, flavour, time, allowed_missing, seconds, gpus: [...]} (gpu_results_json)
+#pragma once
+#include "base/file/root.h"
+#include "gpu_check/gpu_start.h"
+
+struct gpu_record {
+	char *driver, *flavour; // that was loaded
+	char *time;             // date_text()
+	unsigned allowed;       // how many may be broken and the node is ready all the same
+	struct gpu_results results;
+};
+void gpu_record_done(struct gpu_record *r);
+#define auto_gpu_record __attribute__((cleanup(gpu_record_done)))
+
+// 1 = read, 0 = there is none (of this boot), or it is damaged.
+int gpu_record_read(const struct root *host, const char *boot_id, struct gpu_record *ret, struct err *err);
+int gpu_record_last(const struct root *state, struct gpu_record *ret, struct err *err);
+// Both files; state may be NULL. The first failure is returned, after both were tried.
+int gpu_record_write(const struct root *host, const struct root *state, const char *boot_id,
+		     const struct gpu_record *r, struct err *err);
+// Of what is loaded.
+bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char *flavour);
+json_t *gpu_record_json(const struct gpu_record *r);
+
+// Measures now: 0 with the record, whatever it says. E_GPU_PENDING: a start that began earlier has not ended.
+int gpu_record_measure(const struct gpu_start *start, struct gpu_record *ret, struct gpu_holds *ret_holds,
+		       struct err *err);
+
+// 0 when the node can be ready with these GPUs; E_GPU_PENDING, E_GPU_START, E_GPU_UNTESTED: "7 of 8 start; ...".
+int gpu_record_check(const struct gpu_record *r, struct err *err);

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs before a driver goes and after another came, and whose fault it is if one does not work.
+#include "transaction/transaction_internal.h"
+
+#include "base/core/date.h"
+
+// How long what is broken stays so without another try: each one boots the GPU anew, and a start of a container that
+// fails comes again soon.
+enum { BROKEN_KEEPS_S = 300 };
+
+static struct gpu_start gpu_start_of(const struct apply *a, const struct facts *facts)
+{
+	return (struct gpu_start){ .kern = a->kern,
+				   .dev_root = a->dev_root,
+				   .sys = a->sys,
+				   .facts = facts,
+				   .timeout_ms = a->gpus.timeout_ms,
+				   .progress = a->progress };
+}
+
+int transaction_measure_before(struct transaction *r, struct err *err)
+{
+	auto_gpu_holds struct gpu_holds holds = { 0 };
+	const struct apply *a = r->a;
+	if (a->gpus.is_off || !a->facts->loaded.version || !plan_has(a->plan, STEP_UNLOAD) || r->is_before_known)
+		return 0;
+	const struct gpu_start start = gpu_start_of(a, a->facts);
+	progress_enter(a->progress, "gpus");
+	if (gpu_record_measure(&start, &r->before, &holds, err) < 0)
+		return err_wrap(err, "before the change");
+	r->is_before_known = true;
+	auto_str char *text = gpu_results_text(&r->before.results);
+	if (gpu_results_count(&r->before.results, GPU_PENDING) || !gpu_holds_release(&holds)) {
+		err_set(err, E_GPU_PENDING, "before the change: %s", text);
+		return err_next(err, "nothing was changed; see what the GPU hangs in (`dmesg | grep NVRM`), drain the "
+				     "node and reboot it");
+	}
+	progress_end(a->progress, "gpus", "before the change: %s", text);
+	return 0;
+}
+
+// What nobody measured counts as working: going back to what was there is safe, a new driver is not.
+static bool has_worked(const struct transaction *r, const struct gpu_record *last, const char *address)
+{
+	const struct gpu_results *before = r->is_before_known ? &r->before.results : &last->results;
+	const struct gpu_result *g = gpu_results_find(before, address);
+	if (!g)
+		return !r->is_before_known;
+	return g->outcome != GPU_BROKEN;
+}
+
+// Whether the driver that was just loaded broke a GPU. One that is the last good driver, as it was, did not: before the
+// reboot it worked with it. What only a reset mends is not mended by another driver either.
+static bool is_driver_at_fault(const struct transaction *r, const struct gpu_results *now)
+{
+	auto_gpu_record struct gpu_record last = { 0 };
+	struct err ignored;
+	if (!r->is_before_known && driver_state_same(&r->target, &r->journal.last_good))
+		return false;
+	if (!r->is_before_known)
+		gpu_record_last(r->a->state, &last, &ignored);
+	for (size_t i = 0; i < now->count; i++) {
+		const struct gpu_result *g = &now->items[i];
+		if (g->outcome == GPU_BROKEN && !g->is_reset_due && has_worked(r, &last, g->address))
+			return true;
+	}
+	return false;
+}
+
+// Measured in this boot with this driver, and no GPU has come since.
+static bool is_known(const struct transaction *r, const struct gpu_record *record)
+{
+	auto_strv struct strv there = { 0 };
+	struct err ignored;
+	time_t measured;
+	const struct modules *l = &r->now.loaded;
+	const struct gpu_results *g = &record->results;
+	bool is_good = gpu_results_count(g, GPU_WORKS) + gpu_results_count(g, GPU_EXCLUDED) == g->count;
+	if (r->is_touched || !gpu_record_is_of(record, l->version, module_type_name(l->flavour)) ||
+	    root_list(r->a->kern, "proc/driver/nvidia/gpus", &there, &ignored) < 0)
+		return false;
+	for (size_t i = 0; i < there.count; i++)
+		if (!gpu_results_find(g, there.items[i]))
+			return false;
+	return is_good || (record->time && date_parse(record->time, &measured) &&
+			   time(NULL) - measured < BROKEN_KEEPS_S);
+}
+
+static void keep_record(const struct transaction *r, const struct gpu_record *record)
+{
+	const struct apply *a = r->a;
+	struct err why;
+	if (gpu_record_write(a->host, a->state, a->facts->host.boot_id, record, &why) < 0)
+		progress_note(a->progress, "cannot record how the GPUs are: %s", why.text);
+}
+
+static int measure_now(struct transaction *r, struct gpu_record *ret, struct err *err)
+{
+	const struct apply *a = r->a;
+	const struct gpu_start start = gpu_start_of(a, &r->now);
+	progress_enter(a->progress, "gpus");
+	if (gpu_record_measure(&start, ret, a->holds, err) < 0)
+		return -1;
+	ret->allowed = a->gpus.allowed_missing;
+	bool is_at_fault = is_driver_at_fault(r, &ret->results); // by the record that is replaced now
+	keep_record(r, ret);
+	r->is_gpu_at_fault = !is_at_fault;
+	if (gpu_record_check(ret, err) < 0)
+		return -1;
+	auto_str char *text = gpu_results_text(&ret->results);
+	if (is_at_fault)
+		return err_set(err, E_GPU_START, "%s", text);
+	progress_end(a->progress, "gpus", "%s", text);
+	return 0;
+}
+
+int transaction_check_gpus(struct transaction *r, struct err *err)
+{
+	auto_gpu_record struct gpu_record record = { 0 }, now = { 0 };
+	const struct apply *a = r->a;
+	struct err ignored;
+	if (a->gpus.is_off || !r->now.loaded.version)
+		return 0;
+	if (gpu_record_read(a->host, a->facts->host.boot_id, &record, &ignored) <= 0 ||
+	    !is_known(r, &record))
+		return measure_now(r, &now, err) < 0 ? err_wrap(err, "gpus") : 0;
+	r->is_gpu_at_fault = true;
+	if (record.allowed != a->gpus.allowed_missing) {
+		record.allowed = a->gpus.allowed_missing;
+		keep_record(r, &record);
+	}
+	return gpu_record_check(&record, err) < 0 ? err_wrap(err, "gpus, measured at %s", record.time) : 0;
+}
