@@ -106,8 +106,8 @@ static int check_gpus(const struct facts *facts, const struct root *host, const 
 	struct err why = { 0 };
 	if (is_measured ? gpu_record_check(&s->gpus, &why) < 0 : has != expected || (!expected && ours))
 		is_ok = false;
-	add_check(s, "gpus", is_ok, "%s%s%s%s%s", results, missing, is_measured || !has ? "" : ", not measured in this boot",
-		  left ? "; left without a driver: " : "", left ? left : "");
+	add_check(s, "gpus", is_ok, "%s%s%s%s%s", results, missing, left ? "; left without a driver: " : "",
+		  left ? left : "", is_measured || !has ? "" : "; not measured in this boot");
 	s->checks[s->count - 1].code = why.code;
 	return 0;
 }

@@ -13,6 +13,8 @@ struct row {
 	uint16_t first, second;      // device ids of the GPUs; 0 = an H100
 	const char *driver, *kernel; // bound to the second one; a line of the kernel's log
 	const char *said;            // by a check that holds
+	const char *measured; // gpus.json: its members; NULL = there is none
+	int code;             // of a failed check; 0 = E_NOT_READY
 };
 
 #define HAS(state_, uvm_version_, taint_, flavour_word_, request_, gpus_)                                     \
@@ -20,6 +22,13 @@ struct row {
 	.request = (request_), .gpus = (gpus_)
 #define GOOD HAS("live", "535.1", "OE", "Open ", "535.1", 2)
 #define ONE_LESS HAS("live", "535.1", "OE", "Open ", "535.1", 1)
+
+#define BOOT "6f1ed1c0-6f0e-4f3c-9d7a-2d4c0f6f2f11"
+#define OPEN(more) "\"driver\": \"535.1\", \"flavour\": \"open\", \"seconds\": 2.5, " more "\"gpus\": ["
+#define FIRST "{\"address\": \"0000:40:00.0\", \"minor\": 0, \"level\": \"start\", \"outcome\": \"works\"}"
+#define SECOND(outcome, reason)                                                                                      \
+	"{\"address\": \"0000:41:00.0\", \"minor\": 1, \"level\": \"start\", \"outcome\": \"" outcome "\", \"reason\": " \
+	reason "}"
 
 static const struct row rows[] = {
 	{ NULL, NULL, GOOD },
@@ -42,6 +51,25 @@ static const struct row rows[] = {
 	{ "gpus", "1 of 2; 0000:41:00.0 is bound to nouveau", ONE_LESS, .driver = "nouveau" },
 	{ "gpus", "0 of 0; left without a driver: ", HAS("live", "535.1", "OE", "Open ", "535.1", 0), .first = 0x1287,
 	  .second = 0x1287 },
+	// What was measured in this boot, with this driver.
+	{ NULL, NULL, GOOD, .said = "2 of 2; not measured in this boot" },
+	{ NULL, NULL, GOOD, .measured = OPEN("") FIRST "," SECOND("works", "null"), .said = "2 of 2 start (2.5 s)" },
+	{ "gpus", "1 of 2 start (2.5 s); 0000:41:00.0: no firmware", GOOD, .code = E_GPU_START,
+	  .measured = OPEN("") FIRST "," SECOND("broken", "\"no firmware\"") },
+	{ NULL, NULL, GOOD, .measured = OPEN("\"allowed_missing\": 1,") FIRST "," SECOND("broken", "\"no firmware\""),
+	  .said = "1 of 2 start (2.5 s); 0000:41:00.0: no firmware" },
+	{ "gpus", "1 of 2 start (2.5 s); 0000:41:00.0: hangs", GOOD, .code = E_GPU_PENDING,
+	  .measured = OPEN("\"allowed_missing\": 1,") FIRST "," SECOND("pending", "\"hangs\"") },
+	{ "gpus", "1 of 2 start (2.5 s); 0000:41:00.0: EPERM", GOOD, .code = E_GPU_UNTESTED,
+	  .measured = OPEN("") FIRST "," SECOND("untested", "\"EPERM\"") },
+	{ NULL, NULL, GOOD, .measured = OPEN("") FIRST "," SECOND("excluded", "\"excluded\""),
+	  .said = "1 of 1 start (2.5 s); 0000:41:00.0: excluded" },
+	{ NULL, NULL, GOOD, .measured = "\"driver\": \"530.1\", \"flavour\": \"open\", \"gpus\": [" FIRST,
+	  .said = "2 of 2; not measured in this boot" },
+	{ "gpus", "1 of 2; 0000:41:00.0 has no driver", ONE_LESS,
+	  .measured = OPEN("") FIRST "," SECOND("works", "null") },
+	{ "gpus", "1 of 2 start (2.5 s); 0000:41:00.0: has no driver", ONE_LESS, .code = E_GPU_START,
+	  .measured = OPEN("") FIRST "," SECOND("broken", "\"has no driver\"") },
 	// What the driver in the kernel cannot serve, or is not to serve, does not count.
 	{ NULL, NULL, ONE_LESS, .second = 0x1287, .said = "1 of 1; left without a driver: 0000:41:00.0 (Kepler)" },
 	{ NULL, NULL, ONE_LESS, .second = 0x1287, .driver = "nouveau", .said = "1 of 1; left without" },
@@ -98,14 +126,17 @@ static void check_row(const struct row *row)
 	make_machine(row, &t);
 	struct sys sys = sys_recorder(&t.root);
 	assert_int_equal(modules_read(&t.root, &t.root, "6.1", &loaded, &err), 1);
-	char release[] = "6.1.0-1";
+	char release[] = "6.1.0-1", boot[] = BOOT;
 	gpus[0].device = row->first ? row->first : 0x2330;
 	gpus[1].device = row->second ? row->second : 0x2330;
 	auto_str char *driver = row->driver ? str_dup(row->driver) : NULL;
 	gpus[1].driver = driver;
 	if (row->kernel)
 		tempdir_write(&t, "dev/kmsg", row->kernel);
-	struct facts facts = { .host = { .release = release },
+	auto_str char *measured = str_fmt("{\"boot_id\": \"" BOOT "\", %s]}", row->measured);
+	if (row->measured)
+		tempdir_write(&t, "run/kmodsmith/gpus.json", measured);
+	struct facts facts = { .host = { .release = release, .boot_id = boot },
 			       .gpus = { .items = gpus, .count = 2 },
 			       .loaded = loaded };
 	assert_int_equal(devices_want(&t.root, 0, &devices, &err), 1);
@@ -117,7 +148,7 @@ static void check_row(const struct row *row)
 	if (row->request)
 		status_check_request(&status, &loaded, row->request, MODULE_TYPE_OPEN, &modules);
 	expect(status.is_ready == !row->failed, row->evidence);
-	int code = !row->failed ? 0 : str_eq(row->failed, "firmware") ? E_FIRMWARE : E_NOT_READY;
+	int code = !row->failed ? 0 : str_eq(row->failed, "firmware") ? E_FIRMWARE : row->code ? row->code : E_NOT_READY;
 	expect((status_error(&status, &err) < 0 ? err.code : 0) == code, row->evidence);
 	expect(!status_next(&status) == !row->failed, row->evidence);
 	bool is_said = !row->said;
