@@ -66,6 +66,11 @@ int gpu_record_write(const struct root *host, const struct root *state, const ch
 	return -1;
 }
 
+int gpu_record_forget(const struct root *host, struct err *err)
+{
+	return root_unlink(host, OF_BOOT, err);
+}
+
 bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char *flavour)
 {
 	return r->driver && str_eq(r->driver, driver) && str_eq(r->flavour, flavour);

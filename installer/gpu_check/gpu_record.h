@@ -21,6 +21,8 @@ int gpu_record_last(const struct root *state, struct gpu_record *ret, struct err
 // Both files; state may be NULL. The first failure is returned, after both were tried.
 int gpu_record_write(const struct root *host, const struct root *state, const char *boot_id,
 		     const struct gpu_record *r, struct err *err);
+// What was measured in this boot no longer counts: 1 = removed, 0 = there was nothing.
+int gpu_record_forget(const struct root *host, struct err *err);
 // Of what is loaded.
 bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char *flavour);
 json_t *gpu_record_json(const struct gpu_record *r);

@@ -207,6 +207,14 @@ void status_check_request(struct status *s, const struct modules *l, const char 
 	set_ready(s);
 }
 
+bool status_holds_beside_gpus(const struct status *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (!s->checks[i].is_ok && !str_eq(s->checks[i].name, "gpus"))
+			return false;
+	return s->has_gpu;
+}
+
 static char *daemon_text(const struct daemon_entry *e, const struct root *kern)
 {
 	const char *why = e->why_not ? e->why_not : e->last;

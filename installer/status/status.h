@@ -32,6 +32,7 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 // One more post-condition: what the run wanted is what the kernel has. modules may be empty.
 void status_check_request(struct status *s, const struct modules *l, const char *driver, enum module_type flavour,
 			  const struct strv *modules);
+bool status_holds_beside_gpus(const struct status *s); // every post-condition but that of the GPUs
 // And one more: the daemons that GPUs cannot be used without are up (R-P1). Not of a run that changes the driver: they
 // come after it.
 void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern);

@@ -39,13 +39,13 @@ int transaction_measure_before(struct transaction *r, struct err *err)
 	return 0;
 }
 
-// What nobody measured counts as working: going back to what was there is safe, a new driver is not.
+// What nobody measured counts as working if there is a driver to go back to, which nobody complained of.
 static bool has_worked(const struct transaction *r, const struct gpu_record *last, const char *address)
 {
 	const struct gpu_results *before = r->is_before_known ? &r->before.results : &last->results;
 	const struct gpu_result *g = gpu_results_find(before, address);
 	if (!g)
-		return !r->is_before_known;
+		return !r->is_before_known && r->rollback.driver.version;
 	return g->outcome != GPU_BROKEN;
 }
 
@@ -119,15 +119,19 @@ int transaction_check_gpus(struct transaction *r, struct err *err)
 	auto_gpu_record struct gpu_record record = { 0 }, now = { 0 };
 	const struct apply *a = r->a;
 	struct err ignored;
-	if (a->gpus.is_off || !r->now.loaded.version)
+	bool is_changed = false;
+	if (a->gpus.is_off)
+		return gpu_record_forget(a->host, err);
+	if (!r->now.loaded.version)
 		return 0;
 	if (gpu_record_read(a->host, a->facts->host.boot_id, &record, &ignored) <= 0 ||
 	    !is_known(r, &record))
-		return measure_now(r, &now, err) < 0 ? err_wrap(err, "gpus") : 0;
+		return measure_now(r, &now, err) < 0 ? err_wrap(err, "gpus") : 1;
 	r->is_gpu_at_fault = true;
 	if (record.allowed != a->gpus.allowed_missing) {
 		record.allowed = a->gpus.allowed_missing;
 		keep_record(r, &record);
+		is_changed = true;
 	}
-	return gpu_record_check(&record, err) < 0 ? err_wrap(err, "gpus, measured at %s", record.time) : 0;
+	return gpu_record_check(&record, err) < 0 ? err_wrap(err, "gpus, measured at %s", record.time) : is_changed;
 }

@@ -742,27 +742,35 @@ static void record_optional_failures(struct transaction *r)
 		progress_note(a->progress, "cannot record which optional modules are not loaded: %s", why.text);
 }
 
-int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err)
+static int read_status(struct transaction *r, const struct plan *plan, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_strv struct strv modules = { 0 };
-	record_optional_failures(r);
-	// What is measured of the GPUs is part of the status.
-	struct err gpus = { 0 };
-	if (facts_read(a->host, a->kern, &r->now, err) < 0)
-		return -1;
-	int works = transaction_check_gpus(r, &gpus);
+	status_done(r->status);
 	if (status_read(&r->now, a->host, a->kern, a->dev_root, a->sys, r->status, err) < 0)
 		return -1;
-	if (plan) {
-		for (size_t i = 0; i < plan->modules.count; i++) // the rest may fail, see optional_modules.h
-			if (!strv_has(&plan->optional, plan->modules.items[i]))
-				strv_add(&modules, str_dup(plan->modules.items[i]));
-		status_check_request(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
-	}
-	if (works < 0)
-		*err = gpus;
-	return works < 0 ? -1 : status_error(r->status, err);
+	if (!plan)
+		return 0;
+	for (size_t i = 0; i < plan->modules.count; i++) // the rest may fail, see optional_modules.h
+		if (!strv_has(&plan->optional, plan->modules.items[i]))
+			strv_add(&modules, str_dup(plan->modules.items[i]));
+	status_check_request(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
+	return 0;
+}
+
+// A GPU is opened only where all else is right: without its firmware or its node it fails for that.
+int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err)
+{
+	record_optional_failures(r);
+	if (facts_read(r->a->host, r->a->kern, &r->now, err) < 0 || read_status(r, plan, err) < 0)
+		return -1;
+	if (!status_holds_beside_gpus(r->status))
+		return status_error(r->status, err);
+	int measured = transaction_check_gpus(r, err);
+	struct err why;
+	if (measured != 0 && read_status(r, plan, &why) < 0)
+		progress_note(r->a->progress, "cannot read the status of this node: %s", why.text);
+	return measured < 0 ? -1 : status_error(r->status, err);
 }
 
 static int step_verify(struct transaction *r, const struct step *step, struct err *err)

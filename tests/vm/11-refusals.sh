@@ -3,6 +3,7 @@
 # What must not be loaded is refused, each for its own reason, and the kernel stays as it was.
 # kernel: K61
 # gpus: 1
+# stub: yes
 # packages: open smallset:K61R liar cut
 # beside: symvers
 # shellcheck source=/dev/null

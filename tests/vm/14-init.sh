@@ -3,6 +3,7 @@
 # The container's entry: it installs, waits, and leaves the driver behind; two at once do not meet.
 # kernel: K61
 # gpus: 1
+# stub: yes
 # packages: smallopen
 # programs: flock
 started() { # LOG: waits until init says so or ends

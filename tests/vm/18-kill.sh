@@ -6,6 +6,7 @@
 # moment, from another one each day: three days have them all.
 # kernel: K61
 # gpus: 1
+# stub: yes
 # packages: smallopen smallset
 # programs: kill_at
 # mem: 2G

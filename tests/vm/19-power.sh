@@ -6,6 +6,7 @@
 # moments, others each day: three days have them all.
 # kernel: K61
 # gpus: 1
+# stub: yes
 # packages: smallopen smallset
 # programs: kill_at mke2fs
 # disk: 256M

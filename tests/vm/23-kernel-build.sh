@@ -8,6 +8,7 @@
 # kernel: K61R
 # next: K61
 # gpus: 1
+# stub: yes
 # packages: small:K61R
 # kernel-debs: K61
 # files: tests/vm/driver scripts/hooks/kmodsmith scripts/hooks/reboot-gate scripts/hooks/install.sh

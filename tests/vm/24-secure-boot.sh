@@ -6,6 +6,7 @@
 # kernel: K61 K612
 # secure-boot: db
 # gpus: 1
+# stub: yes
 # packages: open db-open small db-small stranger-small db.tampered-small db.ripemd160-small db.sha512-small olddb-small
 # modules: sha512_generic
 # programs: openssl

@@ -7,6 +7,7 @@
 # because NVIDIA's takes an emulated processor more than an hour.
 # kernel: K61
 # gpus: 1
+# stub: yes
 # root: stock
 # image: driver
 # beside: stock

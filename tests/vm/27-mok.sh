@@ -7,6 +7,7 @@
 # boots: 2
 # mok: 2
 # gpus: 1
+# stub: yes
 # packages: open small stranger-small site-small site.tampered-small site.ripemd160-small oldsite-small
 # packages: leaf-small leaf.tampered-small leaf.ripemd160-small oldleaf-small mute-small
 # programs: openssl

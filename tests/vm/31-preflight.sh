@@ -9,8 +9,9 @@
 # programs: setpriv xz
 # mem: 1536M
 # timeout: 200
-open="kmodsmith install --package /packages/open"
-proprietary="kmodsmith install --package /packages/proprietary"
+# No GPU starts here, with or without firmware, which is a placeholder: ready means the modules alone, until the end.
+open="kmodsmith install --gpu-check none --package /packages/open"
+proprietary="kmodsmith install --gpu-check none --package /packages/proprietary"
 parameter=/sys/module/firmware_class/parameters/path
 file=nvidia/$OPEN_VERSION/gsp_ga10x.bin
 here=/lib/firmware/nvidia/$OPEN_VERSION other=$TESLA535_VERSION
@@ -101,5 +102,21 @@ t_fails 1 "R-P6: the last good driver does not come back without its firmware" k
 like "  for the same reason" "$out" "E_FIRMWARE: preflight: $file: .*; and the last good driver could not be brought back \(driver $OPEN_VERSION: $file: "
 nothing
 put /lib/firmware
-t "with its firmware it comes back" kmodsmith install --driver "$OPEN_VERSION"
+t "with its firmware it comes back" kmodsmith install --gpu-check none --driver "$OPEN_VERSION"
 t "  ready" kmodsmith status
+like "  and nobody has measured the GPU" "$out" '^pass +gpus +1 of 1; not measured in this boot$'
+
+# NVIDIA's own driver on a GPU whose firmware does not boot, in its own words.
+t_fails 1 "a GPU that does not start is found when somebody asks" kmodsmith status --check-gpus
+like "  status names it" "$out" '^FAIL +gpus +0 of 1 start \([0-9.]+ s\); 0000:40:00.0: .*\(RmInitAdapter 0x[0-9a-f]+:0x[0-9a-f]+:[0-9]+\)$'
+like "  and what to do" "$out" '^next: .*kmodsmith explain E_GPU_START'
+t_fails 1 "install is not ready with it" kmodsmith install --driver "$OPEN_VERSION"
+like "  for that reason" "$out" 'E_GPU_START: verify: gpus, measured at .*: 0 of 1 start '
+is "  and the driver stays: there is no better one" "$(cat /sys/module/nvidia/version)" "$OPEN_VERSION"
+t "who asks for the modules alone is ready" $open
+t "unload" kmodsmith unload
+t_fails 1 "a first install is not ready when no GPU starts" kmodsmith install --package /packages/open
+like "  for that reason" "$out" 'E_GPU_START: verify: gpus: 0 of 1 start '
+t_fails 1 "  nor is the node" kmodsmith status
+unlike "  and no target is bad: nothing worked before" "$out" '^bad target'
+

@@ -3,6 +3,7 @@
 # R-D5: a module whose unload does not come back. The verdict comes within the deadline, with the kernel's stack and
 # log; nothing else is unloaded or loaded after it; and the verdict leaves nobody waiting but the one stuck call.
 # gpus: 1
+# stub: yes
 # packages: smallopen smallset
 # mem: 1536M
 modules() { awk '/^nvidia/ { print $1 }' /proc/modules | sort | tr '\n' ' '; }

@@ -2,6 +2,7 @@
 # shellcheck shell=dash
 # R-D5: a module that somebody else is still loading. The load hangs on the GPU for as long as fakeslow is there.
 # gpus: 1
+# stub: yes
 # packages: smallopen
 state() { cat /sys/module/nvidia/initstate 2>/dev/null; }
 insmod /vm/modules/fakeslow.ko

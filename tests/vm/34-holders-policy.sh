@@ -3,6 +3,7 @@
 # R-D3, R-E3: what becomes of those who use a driver that has to go is the caller's choice: they keep it, they are waited
 # for, or they are asked to end. Nobody is ever forced, and whatever ends badly leaves every module as it was.
 # gpus: 1
+# stub: yes
 # packages: smallopen smallset
 # mem: 1536M
 # timeout: 150

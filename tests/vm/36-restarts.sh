@@ -3,6 +3,7 @@
 # The container is restarted again and again, however it ends: the driver and who uses it do not notice (R-D1).
 # kernel: K61
 # gpus: 2
+# stub: yes
 # packages: smallopen
 # programs: strace flock
 # mem: 1536M

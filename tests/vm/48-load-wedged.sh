@@ -4,6 +4,7 @@
 # boot, and no later command hangs; the next boot tries again, and after two such boots the driver that worked last is back.
 # kernel: K61
 # gpus: 1
+# stub: yes
 # packages: smallopen
 # programs: mke2fs
 # disk: 256M

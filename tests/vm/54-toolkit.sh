@@ -4,6 +4,7 @@
 # compiler and the headers has nothing of ours. What is compiled is a driver of one file (tests/vm/driver), by the kernel's
 # own gcc and headers; NVIDIA's takes an emulated processor half an hour. It gets the version of the image's user space.
 # gpus: 1
+# stub: yes
 # root: debian
 # image: driver
 # toolkit: yes

@@ -12,8 +12,10 @@
 
 #define REFUSED ".sys-refused"
 
-// "EINVAL load nvidia NVreg_X=often: nvidia: invalid": the errno when it is about this call, which it begins. *ret_log
-// is what the kernel says of it.
+enum { LET_THROUGH = -1 };
+
+// "EINVAL load nvidia NVreg_X=often: nvidia: invalid": the errno when it is about this call, which it begins, or
+// LET_THROUGH; 0 = of another call. *ret_log is what the kernel says of it.
 static int find_refusal(const char *line, const char *call, const char **ret_log)
 {
 	enum { ERRNO_MOST = 200 };
@@ -24,6 +26,8 @@ static int find_refusal(const char *line, const char *call, const char **ret_log
 		return 0;
 	auto_str char *error = str_ndup(line, name);
 	*ret_log = log ? log + 2 : NULL;
+	if (str_eq(error, "OK"))
+		return LET_THROUGH;
 	for (int i = 1; i < ERRNO_MOST; i++)
 		if (str_eq(strerrorname_np(i), error))
 			return i;
@@ -51,7 +55,9 @@ static int refuse_call(const struct sys *sys, const char *call)
 		if (fd >= 0)
 			dprintf(fd, "4,1,1,-;%s\n", log);
 	}
-	return error && root_put(sys->record, REFUSED, left, strlen(left), 0644, &err) < 0 ? err.code : error;
+	if (error && root_put(sys->record, REFUSED, left, strlen(left), 0644, &err) < 0)
+		return err.code;
+	return error == LET_THROUGH ? 0 : error;
 }
 
 // 0, or -1 with the errno that the machine answers.
