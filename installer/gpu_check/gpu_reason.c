@@ -83,7 +83,7 @@ void gpu_start_explain(const char *address, int error, const struct strv *lines,
 		ret->outcome = GPU_UNTESTED;
 		ret->reason = str_dup("it is drained, or being removed (EBUSY)");
 	} else {
-		ret->reason = str_fmt("it does not start (%s), and the kernel's log does not say why",
-				      name ? name : "?");
+		ret->reason =
+			str_fmt("it does not start (%s), and the kernel's log does not say why", name ? name : "?");
 	}
 }

@@ -54,8 +54,8 @@ int gpu_record_last(const struct root *state, struct gpu_record *ret, struct err
 	return r;
 }
 
-int gpu_record_write(const struct root *host, const struct root *state, const char *boot_id,
-		     const struct gpu_record *r, struct err *err)
+int gpu_record_write(const struct root *host, const struct root *state, const char *boot_id, const struct gpu_record *r,
+		     struct err *err)
 {
 	auto_json json_t *json = gpu_record_json(r);
 	struct err ignored;
@@ -97,10 +97,10 @@ int gpu_record_measure(const struct gpu_start *start, struct gpu_record *ret, st
 int gpu_record_check(const struct gpu_record *r, struct err *err)
 {
 	const struct gpu_results *g = &r->results;
-	int code = gpu_results_count(g, GPU_PENDING)              ? E_GPU_PENDING :
+	int code = gpu_results_count(g, GPU_PENDING)             ? E_GPU_PENDING :
 		   gpu_results_count(g, GPU_BROKEN) > r->allowed ? E_GPU_START :
-		   gpu_results_count(g, GPU_UNTESTED)             ? E_GPU_UNTESTED :
-								    0;
+		   gpu_results_count(g, GPU_UNTESTED)            ? E_GPU_UNTESTED :
+								   0;
 	if (!code)
 		return 0;
 	auto_str char *text = gpu_results_text(g);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured last: run/kmodsmith/gpus.json of the host for this boot, and STATE/gpus.json, which outlives it: the
-// same driver with which a GPU worked before a reboot is not to blame when it fails after it.
+// What was measured last: run/kmodsmith/gpus.json of the host for this boot, and STATE/gpus.json, which outlives it, so
+// that a driver with which a GPU worked before a reboot is not blamed when it fails after it.
 //   {boot_id, driver, flavour, time, allowed_missing, seconds, gpus: [...]} (gpu_results_json)
 #pragma once
 #include "base/file/root.h"
@@ -19,8 +19,8 @@ void gpu_record_done(struct gpu_record *r);
 int gpu_record_read(const struct root *host, const char *boot_id, struct gpu_record *ret, struct err *err);
 int gpu_record_last(const struct root *state, struct gpu_record *ret, struct err *err);
 // Both files; state may be NULL. The first failure is returned, after both were tried.
-int gpu_record_write(const struct root *host, const struct root *state, const char *boot_id,
-		     const struct gpu_record *r, struct err *err);
+int gpu_record_write(const struct root *host, const struct root *state, const char *boot_id, const struct gpu_record *r,
+		     struct err *err);
 // What was measured in this boot no longer counts: 1 = removed, 0 = there was nothing.
 int gpu_record_forget(const struct root *host, struct err *err);
 // Of what is loaded.

@@ -130,7 +130,7 @@ static int start_real(const struct gpu_start *s, const char *name, struct gpu_re
 		add_hold(holds, &hold);
 		return 1;
 	}
-	// It is not killed, and nobody waits for it: it ends by itself when the driver lets it, because its link is closed.
+	// It is not killed, and nobody waits for it: its link is closed, so it ends when the driver lets it.
 	close_fdp(&hold.link);
 	g->outcome = GPU_PENDING;
 	g->reason = r == 0 ? str_fmt("its start has not ended (process %d waits for it)", (int)hold.child) :
@@ -270,11 +270,11 @@ int gpu_start_find_pending(const struct root *kern, char **ret_who)
 		if (!str_u64(pids.items[i], 10, &pid))
 			continue;
 		auto_str char *path = str_fmt("proc/%s/stat", pids.items[i]), *stat = NULL;
-		if (root_line(kern, path, &stat, &ignored) <= 0 ||
-		    sscanf(stat, "%*d (%31[^)]) %c", name, &state) != 2)
+		if (root_line(kern, path, &stat, &ignored) <= 0 || sscanf(stat, "%*d (%31[^)]) %c", name, &state) != 2)
 			continue;
 		// nv_open_q sleeps interruptibly while it has nothing to do.
-		if ((str_eq(name, "nv_open_q") && state != 'S' && state != 'I') || (str_eq(name, CHILD) && state == 'D')) {
+		if ((str_eq(name, "nv_open_q") && state != 'S' && state != 'I') ||
+		    (str_eq(name, CHILD) && state == 'D')) {
 			*ret_who = str_fmt("%s, process %s", name, pids.items[i]);
 			return 1;
 		}

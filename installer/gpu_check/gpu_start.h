@@ -18,11 +18,11 @@
 // confidential machine, which start one after another whoever opens them.
 enum { GPU_START_TIMEOUT_MS = 120 * 1000 };
 
-struct gpu_start { // borrowed
+struct gpu_start {                          // borrowed
 	const struct root *kern, *dev_root; // dev_root holds dev/
 	const struct sys *sys;
 	const struct facts *facts; // the GPUs of this machine, and the loaded driver
-	int timeout_ms; // of one GPU; 0 = GPU_START_TIMEOUT_MS
+	int timeout_ms;            // of one GPU; 0 = GPU_START_TIMEOUT_MS
 	struct progress *progress;
 };
 
@@ -31,7 +31,7 @@ struct gpu_holds {
 	struct gpu_hold {
 		pid_t child;
 		int link; // to it; closed, it lets go
-	} *items;
+	} * items;
 	size_t count;
 };
 // Lets go, and waits for the last close, which shuts a GPU down, but not for a start that has not ended. 1 = all are
@@ -41,7 +41,7 @@ void gpu_holds_done(struct gpu_holds *h); // the same
 #define auto_gpu_holds __attribute__((cleanup(gpu_holds_done)))
 
 // Starts the GPUs that the driver has, one after another: two starts at once can deadlock in the driver. After one that
-// is pending no other is touched. One that the driver should have and has not is broken. ret_holds gets those that work.
+// is pending no other is touched. One that the driver should have and has not is broken. ret_holds: those that work.
 int gpu_start_all(const struct gpu_start *s, struct gpu_results *ret, struct gpu_holds *ret_holds, struct err *err);
 
 // Why a start failed, pure: of the open or the wait the errno, and the kernel's lines since then.

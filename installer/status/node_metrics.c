@@ -58,6 +58,26 @@ static void add_driver(char **text, const json_t *file)
 	add_gauge(text, "kmodsmith_gpus", "NVIDIA GPUs on the PCI bus.", count_of(gpus, "gpu"));
 }
 
+// Of GPUs that were measured: a few dozen at most.
+static void add_gpus(char **text, const json_t *check)
+{
+	const json_t *gpus = json_object_get(check, "gpus");
+	if (!json_array_size(gpus))
+		return;
+	add_time(text, "kmodsmith_gpu_check_timestamp_seconds", "When the GPUs were measured last.",
+		 text_in(check, "time"));
+	prometheus_head(text, "kmodsmith_gpu_works", "gauge",
+			"1: when it was measured last, the GPU did what its level says (start: it boots).");
+	for (size_t i = 0; i < json_array_size(gpus); i++) {
+		const json_t *gpu = json_array_get(gpus, i);
+		str_add(text, "kmodsmith_gpu_works{");
+		prometheus_label(text, "gpu", text_in(gpu, "address"), ",");
+		prometheus_label(text, "level", text_in(gpu, "level"), ",");
+		prometheus_label(text, "outcome", text_in(gpu, "outcome"), "}");
+		str_add(text, " %d\n", str_eq(text_in(gpu, "outcome"), "works"));
+	}
+}
+
 static void add_last_run(char **text, const json_t *last)
 {
 	const json_t *error = json_object_get(last, "error");
@@ -83,6 +103,7 @@ char *node_metrics_text(const json_t *file)
 	add_time(&text, "kmodsmith_state_since_timestamp_seconds", "Since when the node is in its state.",
 		 text_in(file, "since"));
 	add_driver(&text, file);
+	add_gpus(&text, json_object_get(file, "gpu_check"));
 	add_last_run(&text, json_object_get(file, "last_run"));
 	return text;
 }

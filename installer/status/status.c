@@ -101,8 +101,8 @@ static int check_gpus(const struct facts *facts, const struct root *host, const 
 		is_ok = false; // gone since the last measurement, or there was none
 		add_missing(&missing, gpu, kern);
 	}
-	auto_str char *results = is_measured && is_ok ? gpu_results_text(&s->gpus.results) :
-							str_fmt("%zu of %zu", has, expected);
+	auto_str char *results =
+		is_measured && is_ok ? gpu_results_text(&s->gpus.results) : str_fmt("%zu of %zu", has, expected);
 	struct err why = { 0 };
 	if (is_measured ? gpu_record_check(&s->gpus, &why) < 0 : has != expected || (!expected && ours))
 		is_ok = false;

@@ -30,7 +30,7 @@ struct apply {
 	unsigned imex_channels;
 	bool is_kept; // the driver's daemons will be started: what they need is checked first
 	int unload_timeout_ms, holders_timeout_ms;
-	int load_timeout_ms;        // see load_module()
+	int load_timeout_ms; // see load_module()
 	struct gpu_demand gpus;
 	struct gpu_holds *holds;    // GPUs that were started stay open in it; empty before
 	bool is_unproven_allowed;   // may replace a working driver although nothing could be compared

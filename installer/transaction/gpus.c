@@ -82,8 +82,8 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 	for (size_t i = 0; i < there.count; i++)
 		if (!gpu_results_find(g, there.items[i]))
 			return false;
-	return is_good || (record->time && date_parse(record->time, &measured) &&
-			   time(NULL) - measured < BROKEN_KEEPS_S);
+	return is_good ||
+	       (record->time && date_parse(record->time, &measured) && time(NULL) - measured < BROKEN_KEEPS_S);
 }
 
 static void keep_record(const struct transaction *r, const struct gpu_record *record)
@@ -124,8 +124,7 @@ int transaction_check_gpus(struct transaction *r, struct err *err)
 		return gpu_record_forget(a->host, err);
 	if (!r->now.loaded.version)
 		return 0;
-	if (gpu_record_read(a->host, a->facts->host.boot_id, &record, &ignored) <= 0 ||
-	    !is_known(r, &record))
+	if (gpu_record_read(a->host, a->facts->host.boot_id, &record, &ignored) <= 0 || !is_known(r, &record))
 		return measure_now(r, &now, err) < 0 ? err_wrap(err, "gpus") : 1;
 	r->is_gpu_at_fault = true;
 	if (record.allowed != a->gpus.allowed_missing) {

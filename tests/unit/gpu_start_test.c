@@ -147,7 +147,8 @@ static void excluded_and_absent_gpus_are_said_as_such(void **state)
 		      "Device Minor: \t 1\nGPU Excluded:\t Yes\n");
 	assert_int_equal(unlinkat(w.t.root.fd, "proc/driver/nvidia/gpus/0000:42:00.0/information", 0), 0);
 	assert_int_equal(unlinkat(w.t.root.fd, "proc/driver/nvidia/gpus/0000:42:00.0", AT_REMOVEDIR), 0);
-	start_world(&w, "1 of 2 start (1.0 s); 0000:41:00.0: excluded (NVreg_ExcludedGpus); 0000:42:00.0: has no driver");
+	start_world(&w,
+		    "1 of 2 start (1.0 s); 0000:41:00.0: excluded (NVreg_ExcludedGpus); 0000:42:00.0: has no driver");
 	auto_json json_t *json = gpu_results_json(&w.results);
 	auto_gpu_results struct gpu_results read = { 0 };
 	gpu_results_parse(json, &read);
@@ -167,27 +168,38 @@ static const struct {
 	{ EIO,
 	  { "NVRM: RmInitAdapter: Cannot initialize GSP firmware RM", OF_41 "RmInitAdapter failed! (0x62:0x40:1679)",
 	    OF_41 "rm_init_adapter failed, device minor number 1" },
-	  "GSP firmware did not boot (RmInitAdapter 0x62:0x40:1679)", GPU_BROKEN, false },
+	  "GSP firmware did not boot (RmInitAdapter 0x62:0x40:1679)",
+	  GPU_BROKEN,
+	  false },
 	{ EIO,
 	  { "NVRM: _kgspBootGspRm: unexpected WPR2 already up, cannot proceed with booting GSP",
 	    OF_41 "RmInitAdapter failed! (0x62:0x40:2028)" },
-	  "it needs a reset: its firmware is up already (RmInitAdapter 0x62:0x40:2028)", GPU_BROKEN, true },
+	  "it needs a reset: its firmware is up already (RmInitAdapter 0x62:0x40:2028)",
+	  GPU_BROKEN,
+	  true },
 	{ EIO,
 	  { "nvidia 0000:41:00.0: Direct firmware load for nvidia/1.2/gsp_ga10x.bin failed with error -2",
 	    "NVRM: RmFetchGspRmImages: No firmware image found", OF_41 "RmInitAdapter failed! (0x61:0x56:1594)" },
-	  "its GSP firmware is missing (RmInitAdapter 0x61:0x56:1594)", GPU_BROKEN, false },
+	  "its GSP firmware is missing (RmInitAdapter 0x61:0x56:1594)",
+	  GPU_BROKEN,
+	  false },
 	{ EIO,
 	  { OF_41 "GPU does not have the necessary power cables connected.",
 	    OF_41 "RmInitAdapter failed! (0x24:0x1c:1603)" },
-	  "its power cables are not connected (RmInitAdapter 0x24:0x1c:1603)", GPU_BROKEN, true },
+	  "its power cables are not connected (RmInitAdapter 0x24:0x1c:1603)",
+	  GPU_BROKEN,
+	  true },
 	{ ENODEV,
 	  { "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus." },
-	  "it has fallen off the bus (kernel: NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.)", GPU_BROKEN,
+	  "it has fallen off the bus (kernel: NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.)",
+	  GPU_BROKEN,
 	  true },
 	// What another GPU said meanwhile is not its reason, nor is what the driver says of every GPU.
 	{ EIO,
 	  { "NVRM: GPU 0000:40:00.0: RmInitAdapter failed! (0x62:0x40:1)", OF_41 "GPU UUID cache not valid!" },
-	  "it does not start (EIO), and the kernel's log does not say why", GPU_BROKEN, false },
+	  "it does not start (EIO), and the kernel's log does not say why",
+	  GPU_BROKEN,
+	  false },
 	{ EIO, { OF_41 "a new word" }, "it does not start (EIO; kernel: " OF_41 "a new word)", GPU_BROKEN, false },
 	{ EPERM, { NULL }, "its node cannot be opened here (EPERM)", GPU_UNTESTED, false },
 	{ ENOENT, { NULL }, "it has no node here", GPU_UNTESTED, false },

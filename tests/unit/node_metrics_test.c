@@ -8,6 +8,9 @@ static const char MEASURED[] =
 	"{\"state\": \"READY\", \"ready\": true, \"since\": \"2027-01-15T08:00:00Z\","
 	"\"driver\": {\"version\": \"535.261.03\", \"flavour\": \"open\"}, \"kernel\": {\"release\": \"6.1.0-56\"},"
 	"\"gpus\": [{\"kind\": \"gpu\"}, {\"kind\": \"switch\"}, {\"kind\": \"gpu\"}],"
+	"\"gpu_check\": {\"time\": \"2027-01-15T08:00:02Z\", \"gpus\": ["
+	"{\"address\": \"0000:40:00.0\", \"level\": \"start\", \"outcome\": \"works\"},"
+	"{\"address\": \"0000:41:00.0\", \"level\": \"start\", \"outcome\": \"broken\"}]},"
 	"\"last_run\": {\"outcome\": \"install\", \"time\": \"2027-01-15T08:00:01Z\", \"error\": null}}";
 static const char FAILED[] =
 	"{\"state\": \"FAILED\", \"ready\": false, \"since\": \"2027-01-15T08:00:00Z\","
@@ -31,7 +34,10 @@ static void test_samples(void **state)
 		  { NULL } },
 		{ MEASURED,
 		  { "\nkmodsmith_state_since_timestamp_seconds 1800000000\n",
-		    "\nkmodsmith_last_run_timestamp_seconds 1800000001\n", "\nkmodsmith_last_run_failed 0\n" },
+		    "\nkmodsmith_last_run_timestamp_seconds 1800000001\n", "\nkmodsmith_last_run_failed 0\n",
+		    "\nkmodsmith_gpu_works{gpu=\"0000:40:00.0\",level=\"start\",outcome=\"works\"} 1\n",
+		    "\nkmodsmith_gpu_works{gpu=\"0000:41:00.0\",level=\"start\",outcome=\"broken\"} 0\n",
+		    "\nkmodsmith_gpu_check_timestamp_seconds 1800000002\n" },
 		  { NULL } },
 		{ FAILED,
 		  { "\nkmodsmith_ready 0\n", "\nkmodsmith_state{state=\"FAILED\"} 1\n", "\nkmodsmith_gpus 0\n",
@@ -40,7 +46,7 @@ static void test_samples(void **state)
 		  { NULL } },
 		{ CHANGING,
 		  { "\nkmodsmith_ready 0\n", "\nkmodsmith_state{state=\"CHANGING\"} 1\n" },
-		  { "kmodsmith_driver_info", "kmodsmith_last_run", "since" } },
+		  { "kmodsmith_driver_info", "kmodsmith_gpu_", "since" } },
 		{ NO_GPU, { "\nkmodsmith_ready 1\n", "\nkmodsmith_state{state=\"NO_GPU\"} 1\n" }, { NULL } },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

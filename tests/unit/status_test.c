@@ -13,8 +13,8 @@ struct row {
 	uint16_t first, second;      // device ids of the GPUs; 0 = an H100
 	const char *driver, *kernel; // bound to the second one; a line of the kernel's log
 	const char *said;            // by a check that holds
-	const char *measured; // gpus.json: its members; NULL = there is none
-	int code;             // of a failed check; 0 = E_NOT_READY
+	const char *measured;        // gpus.json: its members; NULL = there is none
+	int code;                    // of a failed check; 0 = E_NOT_READY
 };
 
 #define HAS(state_, uvm_version_, taint_, flavour_word_, request_, gpus_)                                     \
@@ -26,9 +26,9 @@ struct row {
 #define BOOT "6f1ed1c0-6f0e-4f3c-9d7a-2d4c0f6f2f11"
 #define OPEN(more) "\"driver\": \"535.1\", \"flavour\": \"open\", \"seconds\": 2.5, " more "\"gpus\": ["
 #define FIRST "{\"address\": \"0000:40:00.0\", \"minor\": 0, \"level\": \"start\", \"outcome\": \"works\"}"
-#define SECOND(outcome, reason)                                                                                      \
-	"{\"address\": \"0000:41:00.0\", \"minor\": 1, \"level\": \"start\", \"outcome\": \"" outcome "\", \"reason\": " \
-	reason "}"
+#define SECOND(outcome, reason)                                                                       \
+	"{\"address\": \"0000:41:00.0\", \"minor\": 1, \"level\": \"start\", \"outcome\": \"" outcome \
+	"\", \"reason\": " reason "}"
 
 static const struct row rows[] = {
 	{ NULL, NULL, GOOD },
@@ -148,7 +148,10 @@ static void check_row(const struct row *row)
 	if (row->request)
 		status_check_request(&status, &loaded, row->request, MODULE_TYPE_OPEN, &modules);
 	expect(status.is_ready == !row->failed, row->evidence);
-	int code = !row->failed ? 0 : str_eq(row->failed, "firmware") ? E_FIRMWARE : row->code ? row->code : E_NOT_READY;
+	int code = !row->failed                    ? 0 :
+		   str_eq(row->failed, "firmware") ? E_FIRMWARE :
+		   row->code                       ? row->code :
+						     E_NOT_READY;
 	expect((status_error(&status, &err) < 0 ? err.code : 0) == code, row->evidence);
 	expect(!status_next(&status) == !row->failed, row->evidence);
 	bool is_said = !row->said;

@@ -7,11 +7,11 @@
 //
 // DIR/.sys-refused lists the calls that a recorded machine refuses, one line each, which is removed when it is used:
 //     EINVAL load nvidia NVreg_EnableMSI=often: nvidia: `often' invalid for parameter `NVreg_EnableMSI'
-// is an errno (OK: this time the call succeeds, so that a later line is about the next one), the beginning of the call's line in .sys-calls (whole words), and what the kernel adds to dev/kmsg (if
-// the machine has one).
+// is an errno, the beginning of the call's line in .sys-calls (whole words), and what the kernel adds to dev/kmsg (if
+// the machine has one). OK in place of the errno lets one call through, so that the next line is about the next one.
 //
-// All return 0 (process_open, device_open: a descriptor, process_start: a number), or -1 with errno set: callers know what an errno
-// means for them.
+// All return 0 (process_open, device_open: a descriptor, process_start: a number), or -1 with errno set: callers know
+// what an errno means for them.
 #pragma once
 #include "base/file/root.h"
 

@@ -82,6 +82,7 @@ struct init_start {
 	struct service_child agent, server, reporter;
 	struct service_xid xid;
 	struct service_part xid_part;
+	struct gpu_holds holds; // what was started stays so until a daemon keeps it: each start costs seconds
 	bool has_reporter, has_xid, is_agent_down;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
@@ -217,6 +218,7 @@ static void init_start_done(struct init_start *s)
 	service_child_done(&s->reporter);
 	service_xid_done(&s->xid);
 	liveness_done(&s->liveness);
+	gpu_holds_done(&s->holds);
 	gpu_operator_pod_done(&s->gpu_operator_pod);
 	machine_done(&s->machine);
 }
@@ -224,8 +226,9 @@ static void init_start_done(struct init_start *s)
 
 // Until the first change in the kernel a signal ends the process and its compile at once; from then on apply_plan
 // blocks signals, and after "ready" the main loop waits for them. 1 = ready, 0 = no GPU.
-static int install_driver(const struct values *v, sigset_t *stop, struct err *err)
+static int install_driver(struct init_start *s, sigset_t *stop, struct err *err)
 {
+	const struct values *v = s->values;
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
 	int opened = job_open(&v->job, true, &job, err);
@@ -245,17 +248,20 @@ static int install_driver(const struct values *v, sigset_t *stop, struct err *er
 	}
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
+	s->holds = job.session.holds;
+	job.session.holds = (struct gpu_holds){ 0 };
 	service_block(stop);
 	log_info("ready: driver %s, %s", job.session.plan.driver, module_type_name(job.session.plan.flavour));
 	return 1;
 }
 
-// Reports Ready once every daemon that the GPUs need is up; the first time it also writes the state, which makes the
-// next start quick.
-static void write_operator_ready(void *ctx, bool is_well)
+// Once every daemon that the GPUs need is up, nvidia-persistenced keeps them started, where it runs. The operator is
+// told; the first time also the state is written, which makes the next start quick.
+static void tell_daemons(void *ctx, bool is_well)
 {
 	struct err why = { 0 };
 	struct init_start *s = ctx;
+	gpu_holds_release(&s->holds);
 	if (!s->values->is_operator)
 		return;
 	int r = !is_well || s->is_told ? gpu_operator_write_ready(&s->machine.host, is_well, &why) :
@@ -362,7 +368,7 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 						 .kern = &s->machine.kern,
 						 .sys = &s->machine.sys,
 						 .progress = &daemons_progress,
-						 .say = write_operator_ready,
+						 .say = tell_daemons,
 						 .ctx = s };
 	int more = has_driver ? add_peermem(s, &state, &progress, &peermem, parts, err) : 0;
 	if (more < 0)
@@ -381,7 +387,7 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 	if (has_driver && s->values->job.is_keeping)
 		return service_daemons_run(&daemons, parts, count, signals, err);
 	if (has_driver)
-		write_operator_ready(s, true);
+		tell_daemons(s, true);
 	if (daemon_record_forget(&s->machine.host, err) < 0) // their supervisor reports them
 		return -1;
 	return service_run(parts, count, signals, err);
@@ -412,7 +418,7 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 	sigset_t signals;
 	if (init_start_open(v, &s, err) < 0)
 		return -1;
-	int r = s.has_request ? install_driver(v, &signals, err) : 1;
+	int r = s.has_request ? install_driver(&s, &signals, err) : 1;
 	if (r < 0 && !(v->is_agent && service_agent_mends(err->code)))
 		return -1;
 	if (r < 0)
