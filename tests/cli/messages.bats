@@ -114,10 +114,10 @@ EOF
   assert_json .next null
   rm -r "$ROOT"/proc/driver/nvidia/gpus/0000:40:00.0
   kmodsmith install --driver 535.261.03 # of a last run, too, and not only "see kmodsmith status"
-  assert_error E_NOT_READY "verify: gpus: 7 of 8"
-  assert_regex "$stderr" 'next: .*dmesg \| grep NVRM'
+  assert_error E_GPU_START "verify: gpus: 7 of 8 start"
+  assert_regex "$stderr" 'next: .*kmodsmith explain E_GPU_START'
   kmodsmith status
-  assert_line --regexp '^next: .*dmesg \| grep NVRM'
+  assert_line --regexp '^next: .*kmodsmith explain E_GPU_START'
 }
 
 @test "a slip on the command line is not kept as what happened to the node" {

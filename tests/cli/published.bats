@@ -16,7 +16,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_equal "$(published .boot_id)" "$(cat "$ROOT/proc/sys/kernel/random/boot_id")"
   assert_equal "$(published '.build_id == .kernel.build_id and (.build_id | length) == 64')" true
   assert_equal "$(published '.last_run | [.outcome, .error] | map(tostring) | join(" ")')" "change null"
-  assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,preflight,package,prove,load,nodes,verify
+  assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,preflight,package,prove,load,nodes,gpus,verify
   assert_equal "$(published '.checks | all(.pass)')" true
   assert_equal "$(published '[.checks[].name] | unique | join(",")')" driver,firmware,flavour,gpus,module,nodes,request
   snapshot
@@ -96,7 +96,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_status 0
   kmodsmith install --package "$package" --param nvidia:NVreg_EnableMSI=0
   assert_status 0
-  assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,preflight,package,prove,prepare,unload,load,nodes,verify
+  assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,preflight,package,prove,gpus,prepare,unload,load,nodes,gpus,verify
   [[ $stderr == *"prepare "*"can roll back to driver 535.261.03 open"*"unload "* ]] || told | fail
 }
 
@@ -119,7 +119,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_status 0
   output=$(jq -s . <<<"$stderr")
   assert_json 'all(.ts and .level and .msg)'
-  assert_json '[.[].step] | join(",")' detect,preflight,package,prove,load,nodes,verify
+  assert_json '[.[].step] | join(",")' detect,preflight,package,prove,load,nodes,gpus,verify
   kmodsmith unload
   printf x >>"$(blob "$package" layer)"
   rm -r "$ROOT/var/lib/kmodsmith"

@@ -87,12 +87,12 @@ untouched() {
   kmodsmith install --driver 535.261.03 --json
   assert_status 0
   assert_json .plan.compatible.made_for "$before"
-  assert_json '[.phases[].phase] | join(",")' detect,reuse,preflight,package,prove,load,nodes,verify
+  assert_json '[.phases[].phase] | join(",")' detect,reuse,preflight,package,prove,load,nodes,gpus,verify
   boot "$here" # taken once, it is not looked for again
   kmodsmith install --driver 535.261.03 --json
   assert_status 0
   assert_json .plan.compatible.made_for "$before"
-  assert_json '[.phases[].phase] | join(",")' detect,preflight,package,prove,load,nodes,verify
+  assert_json '[.phases[].phase] | join(",")' detect,preflight,package,prove,load,nodes,gpus,verify
   boot "$before"
   kmodsmith install --driver 535.261.03 --json
   assert_status 0
