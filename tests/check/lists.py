@@ -82,6 +82,18 @@ def choose(plan, tests, changed):
     return [n for n in tests if n in chosen], left_out, widened
 
 
+def still_passed(plan, tests, passed, head):
+    """Of those that passed before ({commit: tests}), the ones that do so at this commit, too: they passed at it, or at one
+    before it since which nothing changed that brings them into `make check`."""
+    found = set()
+    for commit, names in passed.items() if head else ():
+        if commit == head:
+            found |= names
+        elif git("merge-base", "--is-ancestor", commit, head) is not None:
+            found |= names - set(choose(plan, tests, (git("diff", "--name-only", commit, head), f"commit {commit[:12]}"))[0])
+    return found
+
+
 def mine(tests, files):
     """The lint of changed files, changed tests that take seconds, and the unit tests that include a changed header, or that of
     a changed C file."""

@@ -136,5 +136,9 @@ def store_result(job):
 
 
 def passed_before():
-    """The tests that passed in their long form on the commit of this tree."""
-    return [name for name, was in ids.results().items() if was["state"] == "passed" and was.get("long") and commit() and was.get("commit") == commit()]
+    """{commit: the tests that passed there in their long form}, as this checkout remembers."""
+    found = {}
+    for name, was in ids.results().items():
+        if was["state"] == "passed" and was.get("long") and was.get("commit"):
+            found.setdefault(was["commit"], set()).add(name)
+    return found

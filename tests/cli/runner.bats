@@ -292,22 +292,32 @@ EOF
   assert_equal "$(<build/check/lint/shellcheck.log)" "ok 1 - mine.sh"
 }
 
-@test "a run that was cut off goes on: what passed on the same commit is not run again" {
+@test "a run that was cut off goes on: what passed is not run again, until something changes that can break it" {
   export READY=$BATS_TEST_TMPDIR/ready
   script jobs/a 'echo "ok 1 - a"'
   script jobs/b '[ ! -e "$READY" ] || echo "ok 1 - b"'
   cd "$tree"
   cp "$top/.gitignore" .
+  lists 'check lint/a' 'check-all lint/b part/*'
+  mkdir part
   git init -q . && git config user.name a && git config user.email a@b && git add -A && git commit -qm one
   check --all
   assert_equal "${lines[-1]}" "1 passed, 1 failed, 0 skipped"
   touch "$READY"
   check --all --resume
-  assert_output --partial "1 test passed on this commit before"
+  assert_output --partial "1 test passed before"
   assert_output --partial "Recorded in tests/check/passed"
   assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
   echo >>jobs/a
+  git add -A && git commit -qm two
+  check --all --resume # the list of every change, and of the rest what the change cannot break
+  assert_output --partial "1 test passed before"
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+  touch part/file && git add -A && git commit -qm three
   check --all --resume
+  assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
+  echo >>jobs/a
+  check --all --resume # not a commit
   assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
 }
 
