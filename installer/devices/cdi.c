@@ -366,7 +366,7 @@ static int read_mounts(const struct root *host, const char *export, struct cdi *
 	auto_str char *dir = NULL;
 	if (root_sub(host, *export ? export : ".", &root, err) < 0)
 		return -1;
-	c->version = root_record_libraries(&root, &dir);
+	c->version = root_record_libraries(&root, NULL, &dir);
 	if (!c->version)
 		return err_set(err, E_NOT_FOUND, "'%s' has no libcuda.so.VERSION and no libnvidia-ml.so.VERSION",
 			       root.name);

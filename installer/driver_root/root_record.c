@@ -120,7 +120,7 @@ static void parse_root_layout(const json_t *json, struct root_layout *p)
 }
 
 // Where the container toolkit looks, in its order (nvidia-container-toolkit, internal/lookup/library.go).
-char *root_record_libraries(const struct root *root, char **ret_dir)
+char *root_record_libraries(const struct root *root, const char *version, char **ret_dir)
 {
 	static const char *const dirs[] = {
 		"usr/lib64",
@@ -139,11 +139,11 @@ char *root_record_libraries(const struct root *root, char **ret_dir)
 		for (size_t j = 0; j < names.count; j++)
 			if (str_starts(names.items[j], "libcuda.so.") ||
 			    str_starts(names.items[j], "libnvidia-ml.so.")) {
-				char *version = payload_version(names.items[j]);
-				if (!version)
+				auto_str char *found = payload_version(names.items[j]);
+				if (!found || (version && !str_eq(found, version)))
 					continue;
 				*ret_dir = str_dup(dirs[i]);
-				return version;
+				return TAKE(found);
 			}
 	}
 	return NULL;
@@ -171,7 +171,7 @@ int root_record_measure(const struct root *host, const struct root *kern, const 
 		    root_sub(host, *above ? above : ".", &parent, err) < 0 || root_sub(&parent, base, &here, err) < 0 ||
 		    generation_check(&point, &p, &x.problem, err) < 0)
 			return -1;
-		x.user_space = root_record_libraries(&here, &libraries);
+		x.user_space = root_record_libraries(&here, NULL, &libraries);
 	}
 	*ret = x;
 	x = (struct root_record){ 0 };

@@ -25,8 +25,8 @@ int root_record_read(const struct root *host, const char *boot, struct root_reco
 int root_record_measure(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
 			struct root_record *ret, struct err *err);
 // The version of the libraries in a driver root, and the directory that has them, where the container toolkit looks.
-// NULL = there are none.
-char *root_record_libraries(const struct root *root, char **ret_dir);
+// version: only these count; NULL = any. NULL = there are none.
+char *root_record_libraries(const struct root *root, const char *version, char **ret_dir);
 unsigned root_record_generation(const struct root *host); // of the last generation; 0 = none is known
 
 // Of dir, driver, payload, modules, sources and generation of x.

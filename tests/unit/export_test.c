@@ -174,7 +174,7 @@ static void test_versions(void **state)
 		auto_str char *dir = str_fmt("row%zu", i), *path = str_fmt("%s/%s", dir, rows[i].file);
 		tempdir_write(&folder, path, "");
 		auto_root struct root root = below(dir);
-		auto_str char *found = NULL, *version = root_record_libraries(&root, &found);
+		auto_str char *found = NULL, *version = root_record_libraries(&root, NULL, &found);
 		expect(rows[i].version ? str_eq(version, rows[i].version) : !version, rows[i].file);
 		expect(rows[i].version ? str_starts(rows[i].file, found) : !found, rows[i].file);
 	}
