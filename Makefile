@@ -18,7 +18,7 @@ PKGS := jansson libcurl libmicrohttpd libssl libcrypto libseccomp libkmod
 # Its tar writer refers to nettle, which the linker drops. libcrypto comes first: a start looks up most symbols in it.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
 LACK := $(shell $(PKG_CONFIG) --print-errors --exists $(PKGS) libarchive 2>&1 || exit 1)
-CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -DFORKSERVER_LIBRARY='"$B/forkserver.so"' -Iinstaller -I. \
+CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -DFORKSERVER_LIBRARY='"$B/forkserver.so"' -DGPU_HELPER='"$B/gpu-helper"' -Iinstaller -I. \
   $(if $(LACK),,$(shell $(PKG_CONFIG) --cflags $(PKGS)))
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef -Wformat=2 -Wvla -Wcast-qual
 $(if $(filter release,$(MODE)),$(if $(shell command -v $(firstword $(CC))),$(eval -include $B/hardening.mk)))
@@ -32,7 +32,7 @@ LDFLAGS_asan := -fsanitize=address,undefined
 LDFLAGS += $(LDFLAGS_$(MODE)) -Wl,--gc-sections,--as-needed
 LIBS := -lcrypto $(ARCHIVE) $(if $(LACK),,$(shell $(PKG_CONFIG) --libs $(PKGS)))
 
-SRC := $(filter-out installer/main.c installer/mkman.c kmod/forkserver/preload.c,$(shell find installer kmod precompiled -name '*.c'))
+SRC := $(filter-out installer/main.c installer/mkman.c kmod/forkserver/preload.c installer/gpu_check/helper_%,$(shell find installer kmod precompiled -name '*.c'))
 COMMIT := $(shell scripts/commit.sh $B/commit)
 DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
@@ -82,11 +82,14 @@ $B/kmod/build/probes.o: kmod/build/ask.sh
 $B/installer/cmd/common/completion.o: $(wildcard packaging/completion/*)
 $B/installer/cmd/container/serve.o: $(wildcard installer/cmd/container/page/*)
 $B/kmod/forkserver/forkserver.o: kmod/forkserver/check.sh $B/forkserver.so
-# For compilers of any distribution: linked with nothing, without sanitizers.
-$B/forkserver.so: kmod/forkserver/preload.c kmod/forkserver/directives.c kmod/forkserver/directives.h Makefile
-	@mkdir -p $(@D)
-	$(Q)$(CC) -D_GNU_SOURCE -I. -std=gnu11 $(WARN) $(if $(WERROR),-Werror) -O2 -fPIC -fno-stack-protector -U_FORTIFY_SOURCE \
-	  -shared -nostdlib -Wl,-z,now,-z,noexecstack,--strip-all -o $@ $(filter %.c,$^)
+$B/installer/gpu_check/gpu_helper.o: $B/gpu-helper
+# For any distribution: the one for compilers, linked with nothing, the other with the oldest C library; without sanitizers.
+$B/forkserver.so: kmod/forkserver/preload.c kmod/forkserver/directives.c kmod/forkserver/directives.h
+$B/gpu-helper: $(sort $(wildcard installer/gpu_check/helper_*.c)) installer/gpu_check/helper.h
+$B/forkserver.so $B/gpu-helper: Makefile
+	$(Q)mkdir -p $(@D) && $(CC) -D_GNU_SOURCE -Iinstaller -I. -std=gnu11 $(WARN) $(if $(WERROR),-Werror) -O2 -fPIC -fno-stack-protector \
+	  -U_FORTIFY_SOURCE -Wl,-z,now,-z,noexecstack,-z,noseparate-code,-z,norelro,--strip-all,--no-as-needed \
+	  $(if $(filter %.so,$@),-shared -nostdlib,-pie -nostartfiles) -o $@ $(filter %.c,$^) $(if $(filter %.so,$@),,-l:libdl.so.2)
 # Tests are many and each runs once: to optimize them takes longer than it saves, but for simulations and models.
 $(filter-out $B/tests/unit/sim_% $B/tests/unit/%_model_test.o,$(UNIT_OBJ)): CFLAGS += $(if $(filter asan,$(MODE)),-O0)
 $B/unit/%: $B/tests/unit/%.o $(LIB)

@@ -12,8 +12,8 @@ code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[
 # Where each rule has its one exception, as FILE regular expressions:
 seams='installer/base/file/(resolve|root|file)\.c' # these implement roots
 programs='installer/base/process/(proc|launch)\.c' # the directories where programs are looked for, /dev/null as input, our own program
-mounts='kmod/sandbox/(sandbox|jail|inside)\.c|kmod/forkserver/preload\.c' # makes the sandbox, or runs in it: the paths are absolute by nature
-callers='kmod/load/bounded\.c|installer/gpu_check/gpu_start\.c' # a call that hangs in the kernel takes its caller with it: a child makes it
+mounts='kmod/sandbox/(sandbox|jail|inside)\.c|kmod/forkserver/preload\.c|installer/gpu_check/helper_cuda\.c' # make or run in another root
+callers='kmod/load/bounded\.c|installer/gpu_check/gpu_(start|helper)\.c' # a call that hangs in the kernel takes its caller with it: a child makes it; posix_spawn(3) cannot chroot
 links='installer/base/process/sys\.c|kmod/load/host_modules\.c' # mount(2) and libkmod take a descriptor only by its link in proc
 texts='installer/holders/proc_scan\.c|installer/driver_root/mount_ns\.c|kmod/build/build\.c' # compare names and what links of proc say; open nothing by them
 speakers='installer/cmd/[a-z_/]+\.c|installer/(main|mkman)\.c|installer/base/process/log\.c'
