@@ -4,14 +4,20 @@
 static const char *const levels[] = { "none", "start", "answer", "compute" };
 static const char *const outcomes[] = { "untested", "works", "broken", "pending", "excluded" };
 
+void gpu_result_done(struct gpu_result *gpu)
+{
+	free(gpu->address);
+	free(gpu->reason);
+	free(gpu->uuid);
+	free(gpu->name);
+	free(gpu->note);
+	*gpu = (struct gpu_result){ .minor = -1 };
+}
+
 void gpu_results_done(struct gpu_results *r)
 {
-	for (size_t i = 0; i < r->count; i++) {
-		free(r->items[i].address);
-		free(r->items[i].reason);
-		free(r->items[i].uuid);
-		free(r->items[i].name);
-	}
+	for (size_t i = 0; i < r->count; i++)
+		gpu_result_done(&r->items[i]);
 	free(r->items);
 	*r = (struct gpu_results){ 0 };
 }

@@ -13,9 +13,14 @@ enum gpu_outcome {
 	GPU_UNTESTED, // nothing is known, for the reason given
 	GPU_WORKS,
 	GPU_BROKEN,
-	GPU_PENDING,  // its start has not ended: the driver can neither be unloaded nor asked until it has
+	GPU_PENDING,  // its start, or a process that asked it, hangs in the kernel: until that has ended the driver can
+		      // neither be unloaded nor asked
 	GPU_EXCLUDED, // the driver was told to leave it out (NVreg_ExcludedGpus): it counts for nothing
 };
+// Of its NVLink fabric, as NVML numbers them (nvmlGpuFabricState_t).
+enum gpu_fabric { GPU_FABRIC_NONE, GPU_FABRIC_NOT_STARTED, GPU_FABRIC_IN_PROGRESS, GPU_FABRIC_COMPLETED };
+// As NVML numbers them (nvmlComputeMode_t): how many processes may compute on it.
+enum gpu_compute_mode { GPU_COMPUTE_DEFAULT, GPU_COMPUTE_ONE_THREAD, GPU_COMPUTE_NONE, GPU_COMPUTE_ONE_PROCESS };
 
 // Of one GPU: the deepest level that was tried, and how it went.
 struct gpu_result {
@@ -25,8 +30,15 @@ struct gpu_result {
 	enum gpu_outcome outcome;
 	bool is_reset_due; // broken, and no driver helps before a reset or a reboot
 	char *reason;      // of another outcome than GPU_WORKS
-	char *uuid, *name; // from GPU_ANSWER on; NULL = not known
+	// From GPU_ANSWER on. What is not known is NULL or 0.
+	char *uuid, *name;
+	char *note;  // to be said, whatever the outcome is
+	bool is_mig; // MIG mode is on
+	enum gpu_compute_mode compute_mode;
+	enum gpu_fabric fabric; // GPU_UNTESTED with one that is not completed: ask again later
+	int recovery;           // what the driver asks for, as NVML numbers it (nvmlDeviceGpuRecoveryAction_t)
 };
+void gpu_result_done(struct gpu_result *gpu);
 
 // What was measured in one go, sorted by address.
 struct gpu_results {

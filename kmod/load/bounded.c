@@ -9,8 +9,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-// 1 = the child ended, 0 = it did not in time.
-static int wait_until_deadline(pid_t child, int timeout_ms)
+int bounded_wait(pid_t child, int timeout_ms)
 {
 	auto_fd int fd = (int)syscall(SYS_pidfd_open, child, 0);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -45,7 +44,7 @@ int bounded_call(int (*call)(const void *ctx), const void *ctx, int timeout_ms, 
 		_exit(getppid() == caller ? call(ctx) : ECANCELED);
 	}
 	*ret = (struct bounded_result){ .end = BOUNDED_LATE, .child = child };
-	if (!wait_until_deadline(child, timeout_ms)) {
+	if (!bounded_wait(child, timeout_ms)) {
 		kill(child, SIGKILL);
 		return 0;
 	}

@@ -20,3 +20,5 @@ struct bounded_result {
 // call returns 0 or an errno; it runs in the child and must let go of the descriptors that it does not need.
 int bounded_call(int (*call)(const void *ctx), const void *ctx, int timeout_ms, struct bounded_result *ret,
 		 struct err *err);
+// 1 = the child ended and can be reaped, 0 = it did not in time.
+int bounded_wait(pid_t child, int timeout_ms);
