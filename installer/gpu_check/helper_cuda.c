@@ -171,7 +171,7 @@ static bool is_uncompiled(int result)
 static bool run_kernel(struct helper_gpu *gpu, uint64_t data)
 {
 	uint32_t count = WORDS;
-	void *module, *function, *params[] = { &data, &count };
+	void *module = NULL, *function = NULL, *params[] = { &data, &count };
 	int r = CALL(gpu, "cuModuleLoadData", (void **, const void *), &module, KERNEL);
 	if (is_uncompiled(r)) {
 		helper_note(gpu, "the kernel could not be compiled (%d); memory was copied and set", r);
@@ -190,7 +190,7 @@ static bool run_kernel(struct helper_gpu *gpu, uint64_t data)
 
 static bool run_memory(struct helper_gpu *gpu)
 {
-	uint64_t data;
+	uint64_t data = 0;
 	if (CALL(gpu, "cuMemAlloc_v2", (uint64_t *, size_t), &data, sizeof(words)) != SUCCESS)
 		return false;
 	for (uint32_t i = 0; i < WORDS; i++)
@@ -226,8 +226,8 @@ static bool is_right_gpu(struct helper_gpu *gpu, int *ret_device)
 void helper_compute(const char *dir, const char *version, const char *uuid, const char *address, bool is_mig)
 {
 	struct helper_gpu gpu = HELPER_GPU(address);
-	void *context;
-	int device;
+	void *context = NULL;
+	int device = 0;
 	snprintf(gpu.uuid, sizeof(gpu.uuid), "%s", uuid);
 	gpu.mig = is_mig;
 	lib = helper_load(dir, "libcuda.so", version);

@@ -10,14 +10,12 @@
 // With glibc 2.34 dlopen() moved into libc.so.6 and the start of a program changed. Programs linked there need that
 // version, and hosts with Linux 4.18 have 2.28. So the versions that the architecture began with are named, which newer
 // ones keep; the Makefile adds libdl.so.2, where the functions were before and which newer ones have, empty.
-#if defined(__x86_64__)
+#ifdef __x86_64__
 #define OLDEST "GLIBC_2.2.5"
 __asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall helper_start\n");
-#elif defined(__aarch64__)
+#else // arm64
 #define OLDEST "GLIBC_2.17"
 __asm__(".globl _start\n_start:\n\tmov x29, #0\n\tmov x30, #0\n\tmov x0, sp\n\tb helper_start\n");
-#else
-#error "the NVIDIA driver is for x86-64 and arm64"
 #endif
 __asm__(".symver dlopen, dlopen@" OLDEST "\n.symver dlsym, dlsym@" OLDEST "\n.symver dlerror, dlerror@" OLDEST
 	"\n.symver __libc_start_main, __libc_start_main@" OLDEST);

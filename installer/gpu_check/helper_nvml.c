@@ -112,7 +112,7 @@ static void ask_fabric(struct helper_gpu *gpu, nvml_device device)
 
 static void ask_memory(struct helper_gpu *gpu, nvml_device device)
 {
-	unsigned corrected, uncorrected, is_pending = 0, has_failed = 0, now, next;
+	unsigned corrected = 0, uncorrected = 0, is_pending = 0, has_failed = 0, now = 0, next = 0;
 	if (CALL("nvmlDeviceGetEccMode", (nvml_device, unsigned *, unsigned *), device, &now, &next) == SUCCESS &&
 	    now != next)
 		helper_note(gpu, "ECC is %s, and %s from the next reset on", now ? "on" : "off", next ? "on" : "off");
@@ -155,7 +155,7 @@ static void ask_recovery(struct helper_gpu *gpu, nvml_device device)
 // The strongest fact comes last, because the last reason is the one that is said.
 static void ask_gpu(struct helper_gpu *gpu, nvml_device device)
 {
-	unsigned mode, next;
+	unsigned mode = 0, next = 0;
 	gpu->outcome = "works";
 	if (CALL("nvmlDeviceGetName", (nvml_device, char *, unsigned), device, gpu->name, sizeof(gpu->name)) != SUCCESS)
 		*gpu->name = '\0';
@@ -176,7 +176,7 @@ static void ask_gpu(struct helper_gpu *gpu, nvml_device device)
 static void answer_gpu(const char *address, bool is_confidential_wait)
 {
 	struct helper_gpu gpu = HELPER_GPU(address);
-	nvml_device device;
+	nvml_device device = NULL;
 	helper_at("step", "ask NVML about %s", address);
 	int r = CALL("nvmlDeviceGetHandleByPciBusId_v2", (const char *, nvml_device *), address, &device);
 	if (r == SUCCESS)
@@ -207,7 +207,7 @@ static bool is_confidential_wait(void)
 void helper_answer(const char *dir, const char *version, char *const *addresses)
 {
 	struct helper_gpu all = HELPER_GPU("*");
-	char loaded[80]; // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+	char loaded[80] = ""; // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 	lib = helper_load(dir, "libnvidia-ml.so", version);
 	if (!lib)
 		return;

@@ -3,7 +3,7 @@
 // of a word and what is to be done for it:
 //
 //   nvmlInit_v2 9            this function returns 9
-//   0000:3b:00.0 hang        what is asked about this GPU: hang, crash, exit, flood, cut, or the number of an error
+//   0000:3b:00.0 hang        what is asked about this GPU: hang, crash, exit, flood, cut, fork, or an error's number
 //   load crash               the same, when the library is loaded
 //   recovery 1               a fact
 #pragma once
@@ -39,6 +39,28 @@ static unsigned fact(const char *word, unsigned otherwise)
 	return value ? (unsigned)atoi(value) : otherwise;
 }
 
+// Our pid in the file "pid" of that directory.
+static void hang(void)
+{
+	char path[4096];
+	snprintf(path, sizeof(path), "%s/pid", getenv("LD_LIBRARY_PATH"));
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	dprintf(fd, "%d", (int)getpid());
+	close(fd);
+	for (;;)
+		pause();
+}
+
+static void start_child(void)
+{
+	char path[4096];
+	snprintf(path, sizeof(path), "%s/pid", getenv("LD_LIBRARY_PATH"));
+	if (fork() == 0)
+		hang();
+	while (access(path, F_OK) < 0)
+		usleep(1000);
+}
+
 // What a function returns for a word.
 static int act(const char *word)
 {
@@ -46,8 +68,9 @@ static int act(const char *word)
 	if (!what)
 		return 0;
 	if (strcmp(what, "hang") == 0)
-		for (;;)
-			pause();
+		hang();
+	if (strcmp(what, "fork") == 0)
+		start_child();
 	if (strcmp(what, "crash") == 0)
 		raise(SIGSEGV);
 	if (strcmp(what, "exit") == 0) {

@@ -7,6 +7,7 @@
 #include "base/process/proc.h"
 #include "tests/unit/tempdir.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -277,6 +278,93 @@ static void test_no_device(void **state)
 	gpu_result_done(&gpu);
 }
 
+static pid_t wait_for_pid(void)
+{
+	struct err err;
+	uint64_t pid = 0;
+	for (int i = 0; i < DEADLINE_MS / 10 && !pid; i++) {
+		auto_str char *text = NULL;
+		if (root_read(&folder.root, DIR "/pid", &text, NULL, &err) <= 0 || !str_u64(text, 10, &pid))
+			usleep(10000);
+	}
+	assert_true(pid > 0);
+	assert_true(root_unlink(&folder.root, DIR "/pid", &err) > 0);
+	return (pid_t)pid;
+}
+
+// A killed process stays visible until the process that inherited it has reaped it.
+static bool is_gone_soon(pid_t pid)
+{
+	auto_str char *path = str_fmt("/proc/%d/stat", (int)pid);
+	for (int i = 0; i < DEADLINE_MS / 10; i++) {
+		char stat[200] = "";
+		auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || read(fd, stat, sizeof(stat) - 1) <= 0 || strstr(stat, ") Z "))
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+// What a library started goes with the process, and the process goes with who started it.
+static void test_nothing_stays(void **state)
+{
+	(void)state;
+	needs_programs_in_memory();
+	struct gpu_result gpu;
+	struct err err;
+	root_unlink(&folder.root, DIR "/pid", &err);
+	assert_int_equal(answer("nvmlInit_v2 fork\n", VERSION, DEADLINE_MS, &gpu, 1), 0);
+	assert_int_equal(gpu.outcome, GPU_WORKS);
+	gpu_result_done(&gpu);
+	assert_true(is_gone_soon(wait_for_pid()));
+	pid_t check = fork();
+	if (check == 0)
+		_exit(answer("nvmlInit_v2 hang\n", VERSION, DEADLINE_MS, &gpu, 1) != 0);
+	pid_t helper = wait_for_pid();
+	assert_int_equal(kill(check, SIGKILL), 0);
+	assert_int_equal(waitpid(check, NULL, 0), check);
+	assert_true(is_gone_soon(helper));
+}
+
+// In a pid namespace of our own, where vm.memfd_noexec can be set. 2 = it cannot be.
+static int answer_where_memory_is(const char *noexec)
+{
+	struct gpu_result gpu = { 0 };
+	if (unshare(CLONE_NEWPID) < 0)
+		return 2;
+	pid_t pid = fork();
+	if (pid == 0) {
+		auto_fd int fd = open("/proc/sys/vm/memfd_noexec", O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, noexec, 1) != 1)
+			_exit(2);
+		answer("", VERSION, DEADLINE_MS, &gpu, 1);
+		bool is_forbidden = *noexec == '2';
+		_exit(gpu.outcome != (is_forbidden ? GPU_UNTESTED : GPU_WORKS) ||
+		      !has(gpu.reason, is_forbidden ? "vm.memfd_noexec" : NULL));
+	}
+	int status = -1;
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static void test_memory_without_programs(void **state)
+{
+	(void)state;
+	needs_programs_in_memory();
+	static const char *const settings[] = { "0", "1", "2" };
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
+		int status = -1;
+		pid_t pid = fork(); // unshare(2) is for good
+		if (pid == 0)
+			_exit(answer_where_memory_is(settings[i]));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		expect(WIFEXITED(status), settings[i]);
+		if (WEXITSTATUS(status) == 2)
+			skip();
+		expect(WEXITSTATUS(status) == 0, settings[i]);
+	}
+}
+
 // A process that hangs in the kernel is left behind, and named.
 static void test_left_behind(void **state)
 {
@@ -357,6 +445,7 @@ int main(void)
 		cmocka_unit_test(test_accidents),     cmocka_unit_test(test_computes),
 		cmocka_unit_test(test_no_device),     cmocka_unit_test(test_left_behind),
 		cmocka_unit_test(test_no_user_space), cmocka_unit_test(test_other_root),
+		cmocka_unit_test(test_nothing_stays), cmocka_unit_test(test_memory_without_programs),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
