@@ -96,7 +96,10 @@ static int be_helper(const struct root *root, int program, int out, char *const 
 	signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	execveat(PROGRAM, "", argv, env, AT_EMPTY_PATH);
-	dprintf(STDERR_FILENO, "it has no C library that could run the program: %s\n", strerror(errno));
+	dprintf(STDERR_FILENO, "%s: %s\n",
+		errno == ENOENT ? "it has no C library that could run the program" :
+				  "the program is not allowed to run",
+		strerror(errno));
 	return NOT_STARTED;
 }
 

@@ -19,7 +19,7 @@ struct gpu_helper {
 char *gpu_helper_dir(const struct root *root, const char *version);
 
 // Both want GPUs whose start has ended well, held open, and the second nvidia-uvm loaded and what the first one found.
-// They set level, outcome and what follows in struct gpu_result. 0, or the process that hangs in the kernel and could
-// not be ended: nothing may be unloaded, or asked, before it is gone.
+// They set level, outcome and what follows in struct gpu_result. 0, or the process, a child of ours, that hangs in the
+// kernel and could not be ended: nothing may be unloaded, or asked, before it is gone.
 pid_t gpu_helper_answer(const struct gpu_helper *helper, struct gpu_result *gpus, size_t count);
 pid_t gpu_helper_compute(const struct gpu_helper *helper, struct gpu_result *gpu);

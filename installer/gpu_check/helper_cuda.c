@@ -24,6 +24,7 @@ enum {                                   // CUresult
 	JIT_COMPILER_NOT_FOUND = 221,
 	UNSUPPORTED_PTX_VERSION = 222,
 	JIT_COMPILATION_DISABLED = 223,
+	CALL_OF_SYSTEM_FAILED = 304, // CUDA_ERROR_OPERATING_SYSTEM
 	SYSTEM_NOT_READY = 802,
 	SYSTEM_DRIVER_MISMATCH = 803,
 	COMPAT_NOT_SUPPORTED = 804,
@@ -112,7 +113,7 @@ static int check(struct helper_gpu *gpu, const char *what, int result)
 		helper_outcome(gpu, "untested", "%s: %s (%d)", what, problem, result);
 		return result;
 	}
-	if (result == NO_DEVICE || result == UNKNOWN)
+	if (result == NO_DEVICE || result == CALL_OF_SYSTEM_FAILED || result == UNKNOWN)
 		uvm = uvm_problem();
 	*(void **)&error_name = helper_find(lib, "cuGetErrorName");
 	if (!error_name || error_name(result, &name) != SUCCESS || !name)
