@@ -203,6 +203,8 @@ static void read_fact(struct gpu_result *gpu, const char *fact)
 		gpu->fabric = (enum gpu_fabric)number;
 	else if (str_starts(fact, "recovery="))
 		gpu->recovery = (int)number;
+	else if (str_starts(fact, "reset_due="))
+		gpu->is_reset_due = number == 1;
 }
 
 static void read_gpu_line(const struct strv *fields, struct gpu_result *gpu, bool *ret_is_known)
@@ -282,18 +284,27 @@ static bool blame_gpus(const struct gpu_helper *helper, const struct talk *t, st
 	return is_rest;
 }
 
-pid_t gpu_helper_answer(const struct gpu_helper *helper, struct gpu_result *gpus, size_t count)
+static void begin_answer(struct gpu_result *gpu)
+{
+	char *address = TAKE(gpu->address);
+	int minor = gpu->minor;
+	gpu_result_done(gpu);
+	*gpu = (struct gpu_result){ .address = address, .minor = minor, .level = GPU_ANSWER };
+}
+
+pid_t gpu_helper_answer(const struct gpu_helper *helper, struct gpu_results *gpus)
 {
 	long deadline = clock_ms() + helper->deadline_ms;
 	pid_t left = 0;
+	size_t count = gpus->count, asked = 0;
 	bool *is_known = mem_alloc(count + 1);
 	for (size_t i = 0; i < count; i++) {
-		struct gpu_result now = { .address = TAKE(gpus[i].address), .minor = gpus[i].minor };
-		gpu_result_done(&gpus[i]);
-		gpus[i] = now;
-		gpus[i].level = GPU_ANSWER;
+		is_known[i] = gpus->items[i].outcome != GPU_WORKS;
+		asked += !is_known[i];
+		if (!is_known[i])
+			begin_answer(&gpus->items[i]);
 	}
-	for (bool is_rest = count > 0; is_rest;) { // once, or once more after each GPU that crashes the library
+	for (bool is_rest = asked > 0; is_rest;) { // once, or once more after each GPU that crashes the library
 		struct err err;
 		auto_talk struct talk *t = mem_alloc(sizeof(*t));
 		auto_strv struct strv argv = { 0 };
@@ -303,12 +314,12 @@ pid_t gpu_helper_answer(const struct gpu_helper *helper, struct gpu_result *gpus
 		strv_add(&argv, str_dup(helper->version));
 		for (size_t i = 0; i < count; i++)
 			if (!is_known[i])
-				strv_add(&argv, str_dup(gpus[i].address));
+				strv_add(&argv, str_dup(gpus->items[i].address));
 		if (talk_to_helper(helper, &argv, NULL, deadline, t, &err) < 0)
 			t->said = str_dup(err.text);
 		else
-			read_talk(t, gpus, count, is_known);
-		is_rest = blame_gpus(helper, t, gpus, count, is_known);
+			read_talk(t, gpus->items, count, is_known);
+		is_rest = blame_gpus(helper, t, gpus->items, count, is_known);
 		left = t->left;
 	}
 	free(is_known);

@@ -13,7 +13,8 @@
 //   gpu   ADDRESS OUTCOME KEY=VALUE...  what is known of a GPU; "*" is each that has had no line
 //
 // OUTCOME is works, broken or untested. Keys, each only if known: uuid, name, mig (1: that mode is on), compute_mode
-// and fabric (numbers of NVML), recovery (what the driver asks for, its number in NVML), note, reason. Each line is
+// and fabric (numbers of NVML), recovery (what the driver asks for, its number in NVML), reset_due (1: a reset or a
+// reboot, before which no driver helps), note, reason. Each line is
 // written at once, so that nothing is lost with the rest. Other lines are of the libraries, and of the C library's own
 // linker.
 #pragma once
@@ -25,12 +26,13 @@ enum { HELPER_TEXT = 512 };
 
 struct helper_gpu {
 	const char *address, *outcome;
-	char uuid[96], name[96];                 // NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE
-	int mig, compute_mode, fabric, recovery; // -1 = not known
+	char uuid[96], name[96]; // NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE
+	int mig, compute_mode, fabric, recovery, reset_due; // -1 = not known
 	char note[HELPER_TEXT], reason[HELPER_TEXT];
 };
-#define HELPER_GPU(address_) \
-	((struct helper_gpu){ .address = (address_), .mig = -1, .compute_mode = -1, .fabric = -1, .recovery = -1 })
+#define HELPER_GPU(address_)  \
+	((struct helper_gpu){ \
+		.address = (address_), .mig = -1, .compute_mode = -1, .fabric = -1, .recovery = -1, .reset_due = -1 })
 
 // The library, or NULL when the line for each GPU that says why was written.
 void *helper_load(const char *dir, const char *name, const char *version);

@@ -84,6 +84,7 @@ void helper_print(const struct helper_gpu *gpu)
 	add_number(line, sizeof(line), "compute_mode", gpu->compute_mode);
 	add_number(line, sizeof(line), "fabric", gpu->fabric);
 	add_number(line, sizeof(line), "recovery", gpu->recovery);
+	add_number(line, sizeof(line), "reset_due", gpu->reset_due);
 	add_text(line, sizeof(line), "note", gpu->note);
 	add_text(line, sizeof(line), "reason", gpu->reason);
 	dprintf(STDOUT_FILENO, "%s\n", line);

@@ -127,16 +127,19 @@ static void ask_memory(struct helper_gpu *gpu, nvml_device device)
 
 static void ask_recovery(struct helper_gpu *gpu, nvml_device device)
 {
-	static const char *const words[] = {
+	static const struct {
+		const char *words;
+		bool is_reset;
+	} actions[] = {
 		// nvmlDeviceGpuRecoveryAction_t
-		"nothing",
-		"a reset of the GPU",
-		"a reboot of the node",
-		"an end of all traffic between GPUs, to find out more",
-		"an end of all traffic between GPUs, and a reset of the GPU",
-		"a recovery of the IMEX domain",
-		"a reset of the GPU's bus",
-		"a reboot of the whole system",
+		{ "nothing", false },
+		{ "a reset of the GPU", true },
+		{ "a reboot of the node", true },
+		{ "an end of all traffic between GPUs, to find out more", false },
+		{ "an end of all traffic between GPUs, and a reset of the GPU", true },
+		{ "a recovery of the IMEX domain", false },
+		{ "a reset of the GPU's bus", true },
+		{ "a reboot of the whole system", true },
 	};
 	struct field field = { .id = RECOVERY_FIELD };
 	int r = CALL("nvmlDeviceGetFieldValues", (nvml_device, int, struct field *), device, 1, &field);
@@ -144,12 +147,14 @@ static void ask_recovery(struct helper_gpu *gpu, nvml_device device)
 		return;
 	unsigned action = field.value.number;
 	gpu->recovery = (int)(action & 0xffff);
-	if (action == RECOVERY_OF_DOMAIN)
-		helper_note(gpu, "the driver asks for %s", words[action]);
-	else if (action && action < sizeof(words) / sizeof(*words))
-		helper_outcome(gpu, "broken", "the driver asks for %s", words[action]);
-	else if (action)
+	if (action >= sizeof(actions) / sizeof(*actions)) {
 		helper_outcome(gpu, "broken", "the driver asks for recovery action %u", action);
+	} else if (action == RECOVERY_OF_DOMAIN) {
+		helper_note(gpu, "the driver asks for %s", actions[action].words);
+	} else if (action) {
+		helper_outcome(gpu, "broken", "the driver asks for %s", actions[action].words);
+		gpu->reset_due = actions[action].is_reset;
+	}
 }
 
 // The strongest fact comes last, because the last reason is the one that is said.
@@ -181,14 +186,12 @@ static void answer_gpu(const char *address, bool is_confidential_wait)
 	int r = CALL("nvmlDeviceGetHandleByPciBusId_v2", (const char *, nvml_device *), address, &device);
 	if (r == SUCCESS)
 		ask_gpu(&gpu, device);
-	else if (r == GPU_IS_LOST)
-		helper_outcome(&gpu, "broken", "it fell off the bus (NVML: %s)", error_text(r));
-	else if (r == RESET_REQUIRED)
-		helper_outcome(&gpu, "broken", "it needs a reset (NVML: %s)", error_text(r));
 	else if (r == NOT_FOUND)
 		helper_outcome(&gpu, "broken", "NVML does not know it");
 	else
 		helper_outcome(&gpu, blame(r), "NVML cannot open it: %s", r == -1 ? "no such function" : error_text(r));
+	if (r == GPU_IS_LOST || r == RESET_REQUIRED)
+		gpu.reset_due = 1;
 	if (is_confidential_wait)
 		helper_note(&gpu, "confidential computing: the GPUs were not set ready");
 	helper_print(&gpu);

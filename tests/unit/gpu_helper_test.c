@@ -87,7 +87,7 @@ static pid_t answer(const char *behaviour, const char *version, int deadline_ms,
 		gpus[i] = (struct gpu_result){
 			.address = str_dup(addresses[i]), .minor = (int)i, .level = GPU_START, .outcome = GPU_WORKS
 		};
-	return gpu_helper_answer(&helper, gpus, count);
+	return gpu_helper_answer(&helper, &(struct gpu_results){ .items = gpus, .count = count });
 }
 
 static pid_t compute(const char *behaviour, int deadline_ms, struct gpu_result *gpu)
@@ -119,31 +119,33 @@ static void test_answers(void **state)
 		const char *reason, *note; // a part of each; NULL = there is none
 		enum gpu_fabric fabric;
 		int recovery;
-		bool is_mig;
+		bool is_mig, is_reset_due;
 	} rows[] = {
-		{ "", GPU_WORKS, NULL, NULL, 0, 0, false },
-		{ "mig 1\n", GPU_WORKS, NULL, NULL, 0, 0, true },
-		{ "name 13\n", GPU_WORKS, NULL, NULL, 0, 0, false },
-		{ "recovery 1\n", GPU_BROKEN, "asks for a reset of the GPU", NULL, 0, 1, false },
-		{ "recovery 2\nfabric 2\n", GPU_BROKEN, "a reboot of the node", NULL, 2, 2, false },
-		{ "recovery 5\n", GPU_WORKS, NULL, "IMEX domain", 0, 5, false },
-		{ "recovery 99\n", GPU_BROKEN, "recovery action 99", NULL, 0, 99, false },
-		{ "fabric 1\n", GPU_UNTESTED, "has not started", NULL, 1, 0, false },
-		{ "fabric 2\nfabric_status 999\n", GPU_UNTESTED, "is in progress", NULL, 2, 0, false },
-		{ "fabric 3\n", GPU_WORKS, NULL, NULL, 3, 0, false },
-		{ "fabric 3\nfabric_status 999\n", GPU_BROKEN, "stand-in error 999", NULL, 3, 0, false },
-		{ "ecc_next 0\n", GPU_WORKS, NULL, "ECC is on, and off from", 0, 0, false },
-		{ "remap_pending 1\n", GPU_WORKS, NULL, "at the next reset", 0, 0, false },
-		{ "remap_failed 1\n", GPU_BROKEN, "could not be remapped", NULL, 0, 0, false },
-		{ "confidential 1\n", GPU_WORKS, NULL, "confidential", 0, 0, false },
-		{ "uuid 15\n", GPU_BROKEN, "cannot read its UUID: stand-in error 15", NULL, 0, 0, false },
-		{ "0000:3b:00.0 15\n", GPU_BROKEN, "fell off the bus", NULL, 0, 0, false },
-		{ "0000:3b:00.0 16\n", GPU_BROKEN, "needs a reset", NULL, 0, 0, false },
-		{ "0000:3b:00.0 6\n", GPU_BROKEN, "does not know it", NULL, 0, 0, false },
-		{ "0000:3b:00.0 4\n", GPU_UNTESTED, "cannot open it: stand-in error 4", NULL, 0, 0, false },
-		{ "nvmlInit_v2 9\n", GPU_UNTESTED, "cannot be initialized: stand-in error 9", NULL, 0, 0, false },
-		{ "nvmlInit_v2 999\n", GPU_BROKEN, "stand-in error 999", NULL, 0, 0, false },
-		{ "version 123.99\n", GPU_UNTESTED, "driver 123.99 is loaded, not 123.45.06", NULL, 0, 0, false },
+		{ "", GPU_WORKS, NULL, NULL, 0, 0, false, false },
+		{ "mig 1\n", GPU_WORKS, NULL, NULL, 0, 0, true, false },
+		{ "name 13\n", GPU_WORKS, NULL, NULL, 0, 0, false, false },
+		{ "recovery 1\n", GPU_BROKEN, "asks for a reset of the GPU", NULL, 0, 1, false, true },
+		{ "recovery 2\nfabric 2\n", GPU_BROKEN, "a reboot of the node", NULL, 2, 2, false, true },
+		{ "recovery 5\n", GPU_WORKS, NULL, "IMEX domain", 0, 5, false, false },
+		{ "recovery 99\n", GPU_BROKEN, "recovery action 99", NULL, 0, 99, false, false },
+		{ "fabric 1\n", GPU_UNTESTED, "has not started", NULL, 1, 0, false, false },
+		{ "fabric 2\nfabric_status 999\n", GPU_UNTESTED, "is in progress", NULL, 2, 0, false, false },
+		{ "fabric 3\n", GPU_WORKS, NULL, NULL, 3, 0, false, false },
+		{ "fabric 3\nfabric_status 999\n", GPU_BROKEN, "stand-in error 999", NULL, 3, 0, false, false },
+		{ "ecc_next 0\n", GPU_WORKS, NULL, "ECC is on, and off from", 0, 0, false, false },
+		{ "remap_pending 1\n", GPU_WORKS, NULL, "at the next reset", 0, 0, false, false },
+		{ "remap_failed 1\n", GPU_BROKEN, "could not be remapped", NULL, 0, 0, false, false },
+		{ "confidential 1\n", GPU_WORKS, NULL, "confidential", 0, 0, false, false },
+		{ "uuid 15\n", GPU_BROKEN, "cannot read its UUID: stand-in error 15", NULL, 0, 0, false, false },
+		{ "0000:3b:00.0 15\n", GPU_BROKEN, "cannot open it: stand-in error 15", NULL, 0, 0, false, true },
+		{ "0000:3b:00.0 16\n", GPU_BROKEN, "cannot open it: stand-in error 16", NULL, 0, 0, false, true },
+		{ "0000:3b:00.0 6\n", GPU_BROKEN, "does not know it", NULL, 0, 0, false, false },
+		{ "0000:3b:00.0 4\n", GPU_UNTESTED, "cannot open it: stand-in error 4", NULL, 0, 0, false, false },
+		{ "nvmlInit_v2 9\n", GPU_UNTESTED, "cannot be initialized: stand-in error 9", NULL, 0, 0, false,
+		  false },
+		{ "nvmlInit_v2 999\n", GPU_BROKEN, "stand-in error 999", NULL, 0, 0, false, false },
+		{ "version 123.99\n", GPU_UNTESTED, "driver 123.99 is loaded, not 123.45.06", NULL, 0, 0, false,
+		  false },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct gpu_result gpu;
@@ -152,9 +154,30 @@ static void test_answers(void **state)
 			fail_msg("%s: %d, %s, %s", rows[i].behaviour, gpu.outcome, gpu.reason, gpu.note);
 		expect(gpu.level == GPU_ANSWER && gpu.minor == 0, rows[i].behaviour);
 		expect(gpu.fabric == rows[i].fabric && gpu.recovery == rows[i].recovery, rows[i].behaviour);
-		expect(gpu.is_mig == rows[i].is_mig, rows[i].behaviour);
+		expect(gpu.is_mig == rows[i].is_mig && gpu.is_reset_due == rows[i].is_reset_due, rows[i].behaviour);
 		gpu_result_done(&gpu);
 	}
+}
+
+static void test_not_started(void **state)
+{
+	(void)state;
+	needs_programs_in_memory();
+	auto_str char *dir = NULL;
+	struct gpu_helper helper = helper_of(&dir, VERSION, DEADLINE_MS);
+	struct gpu_result items[] = { { .address = str_dup(addresses[0]),
+					.level = GPU_START,
+					.outcome = GPU_BROKEN,
+					.reason = str_dup("no firmware") },
+				      { .address = str_dup(addresses[1]), .level = GPU_START, .outcome = GPU_WORKS } };
+	struct gpu_results gpus = { .items = items, .count = ARRAY_SIZE(items) };
+	folder_file(&folder, DIR "/behaviour", "0000:3b:00.0 crash\n");
+	assert_int_equal(gpu_helper_answer(&helper, &gpus), 0);
+	assert_int_equal(items[0].level, GPU_START);
+	assert_string_equal(items[0].reason, "no firmware");
+	assert_int_equal(items[1].level, GPU_ANSWER);
+	assert_int_equal(items[1].outcome, GPU_WORKS);
+	gpus_done(items, ARRAY_SIZE(items));
 }
 
 static void test_facts(void **state)
@@ -420,14 +443,16 @@ static void test_other_root(void **state)
 	struct gpu_helper helper = {
 		.root = &folder.root, .dir = "/" DIR, .version = VERSION, .deadline_ms = DEADLINE_MS
 	};
-	struct gpu_result gpu = { .address = str_dup(addresses[0]) };
+	struct gpu_result gpu = { .address = str_dup(addresses[0]), .outcome = GPU_WORKS };
+	struct gpu_results gpus = { .items = &gpu, .count = 1 };
 	folder_file(&folder, DIR "/behaviour", "");
-	assert_int_equal(gpu_helper_answer(&helper, &gpu, 1), 0);
+	assert_int_equal(gpu_helper_answer(&helper, &gpus), 0);
 	assert_int_equal(gpu.outcome, GPU_UNTESTED);
 	assert_non_null(strstr(gpu.reason, "no C library that could run the program"));
 	char self[4096];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	self[len > 0 ? len : 0] = '\0';
+	gpu.outcome = GPU_WORKS;
 	auto_str char *script = str_fmt("ldd \"$(dirname '%s')/../gpu-helper\" | grep -o '[[:space:]]/[^ ]*' | "
 					"while read -r file; do install -D \"$file\" \"%s$file\" || exit; done",
 					self, folder.path);
@@ -436,7 +461,7 @@ static void test_other_root(void **state)
 	struct err err;
 	if (proc_must(&(struct proc){ .argv = argv, .env = env }, &end, &err) < 0)
 		fail_msg("%s", err.text);
-	assert_int_equal(gpu_helper_answer(&helper, &gpu, 1), 0);
+	assert_int_equal(gpu_helper_answer(&helper, &gpus), 0);
 	if (gpu.outcome != GPU_WORKS)
 		fail_msg("%s", gpu.reason);
 	assert_int_equal(gpu_helper_compute(&helper, &gpu), 0);
@@ -448,11 +473,17 @@ static void test_other_root(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),       cmocka_unit_test(test_facts),
-		cmocka_unit_test(test_accidents),     cmocka_unit_test(test_computes),
-		cmocka_unit_test(test_no_device),     cmocka_unit_test(test_left_behind),
-		cmocka_unit_test(test_no_user_space), cmocka_unit_test(test_other_root),
-		cmocka_unit_test(test_nothing_stays), cmocka_unit_test(test_memory_without_programs),
+		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_facts),
+		cmocka_unit_test(test_not_started),
+		cmocka_unit_test(test_accidents),
+		cmocka_unit_test(test_computes),
+		cmocka_unit_test(test_no_device),
+		cmocka_unit_test(test_left_behind),
+		cmocka_unit_test(test_no_user_space),
+		cmocka_unit_test(test_other_root),
+		cmocka_unit_test(test_nothing_stays),
+		cmocka_unit_test(test_memory_without_programs),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
