@@ -76,11 +76,11 @@ json_t *gpu_results_json(const struct gpu_results *r)
 	json_t *list = json_array();
 	for (size_t i = 0; i < r->count; i++) {
 		const struct gpu_result *g = &r->items[i];
-		json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:s, s:b, s:o, s:o, s:o}", "address", g->address,
-						      "minor", g->minor, "level", levels[g->level], "outcome",
-						      outcomes[g->outcome], "reset_due", g->is_reset_due, "reason",
-						      json_text(g->reason), "uuid", json_text(g->uuid), "name",
-						      json_text(g->name)));
+		json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "address",
+						      g->address, "minor", g->minor, "level", levels[g->level],
+						      "outcome", outcomes[g->outcome], "reset_due", g->is_reset_due,
+						      "reason", json_text(g->reason), "uuid", json_text(g->uuid),
+						      "name", json_text(g->name), "note", json_text(g->note)));
 	}
 	return json_pack("{s:f, s:o}", "seconds", r->seconds, "gpus", list);
 }
@@ -113,6 +113,7 @@ void gpu_results_parse(const json_t *json, struct gpu_results *ret)
 					     .is_reset_due = json_is_true(json_object_get(one, "reset_due")),
 					     .reason = json_text_dup(one, "reason"),
 					     .uuid = json_text_dup(one, "uuid"),
-					     .name = json_text_dup(one, "name") };
+					     .name = json_text_dup(one, "name"),
+					     .note = json_text_dup(one, "note") };
 	}
 }

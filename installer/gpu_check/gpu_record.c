@@ -4,6 +4,8 @@
 #include "base/core/date.h"
 #include "base/process/boot_record.h"
 #include "base/process/state_file.h"
+#include "driver_root/root_record.h"
+#include "gpu_check/gpu_helper.h"
 
 static const char OF_BOOT[] = BOOT_RECORD_DIR "/gpus.json", OF_STATE[] = "gpus.json";
 
@@ -76,16 +78,73 @@ bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char
 	return r->driver && str_eq(r->driver, driver) && str_eq(r->flavour, flavour);
 }
 
-int gpu_record_measure(const struct gpu_start *start, struct gpu_record *ret, struct gpu_holds *ret_holds,
+// Where the user space of the loaded driver is, absolute in host: its own, or that of the driver root; NULL = nowhere.
+static char *find_user_space(const struct root *host, const char *boot, const char *version)
+{
+	auto_str char *own = gpu_helper_dir(host, version), *dir = NULL;
+	auto_root_record struct root_record now = { 0 };
+	auto_root struct root exported = ROOT_NONE;
+	struct err ignored;
+	if (own)
+		return TAKE(own);
+	if (root_record_read(host, boot, &now, &ignored) < 0 || !now.dir ||
+	    root_sub(host, now.dir, &exported, &ignored) < 0)
+		return NULL;
+	dir = gpu_helper_dir(&exported, version);
+	return dir ? str_fmt("/%s%s", now.dir, dir) : NULL;
+}
+
+// What nobody could find out says nothing about the GPU.
+static void stay_at(struct gpu_result *g, enum gpu_level level)
+{
+	if (g->outcome != GPU_UNTESTED)
+		return;
+	str_add(&g->note, "%snot asked to %s: %s", g->note ? "; " : "", gpu_level_name(g->level), g->reason);
+	free(TAKE(g->reason));
+	g->level = level;
+	g->outcome = GPU_WORKS;
+}
+
+static void ask_further(const struct gpu_check *check, struct gpu_results *r)
+{
+	enum { ANSWER_MS = 30 * 1000, COMPUTE_MS = 60 * 1000 };
+	const struct facts *f = check->start.facts;
+	auto_str char *dir = find_user_space(check->host, f->host.boot_id, f->loaded.version);
+	struct gpu_helper helper = {
+		.root = check->host, .dir = dir, .version = f->loaded.version, .deadline_ms = ANSWER_MS
+	};
+	if (!dir)
+		return;
+	pid_t left = gpu_helper_answer(&helper, r);
+	helper.deadline_ms = COMPUTE_MS;
+	for (size_t i = 0; i < r->count; i++) {
+		struct gpu_result *g = &r->items[i];
+		if (g->outcome == GPU_WORKS && check->deepest == GPU_COMPUTE && !left) {
+			progress_tick(check->start.progress);
+			left = gpu_helper_compute(&helper, g);
+			stay_at(g, GPU_ANSWER);
+		} else if (g->level == GPU_ANSWER) {
+			stay_at(g, GPU_START);
+		}
+	}
+}
+
+int gpu_record_measure(const struct gpu_check *check, struct gpu_record *ret, struct gpu_holds *ret_holds,
 		       struct err *err)
 {
+	const struct gpu_start *start = &check->start;
 	const struct modules *l = &start->facts->loaded;
+	int64_t begun = clock_ms();
 	auto_gpu_record struct gpu_record r = { 0 };
 	auto_str char *who = NULL;
 	if (gpu_start_find_pending(start->kern, &who))
 		return err_set(err, E_GPU_PENDING, "a start that began earlier has not ended (%s)", who);
 	if (gpu_start_all(start, &r.results, ret_holds, err) < 0)
 		return -1;
+	if (check->host && check->deepest > GPU_START && !start->sys->record &&
+	    !gpu_results_count(&r.results, GPU_PENDING))
+		ask_further(check, &r.results);
+	r.results.seconds = (double)(clock_ms() - begun) / 1000;
 	r.driver = str_dup(l->version);
 	r.flavour = str_dup(module_type_name(l->flavour));
 	r.time = date_text(time(NULL));
@@ -94,11 +153,19 @@ int gpu_record_measure(const struct gpu_start *start, struct gpu_record *ret, st
 	return 0;
 }
 
+static bool does_start(const struct gpu_results *g)
+{
+	for (size_t i = 0; i < g->count; i++)
+		if (g->items[i].outcome == GPU_BROKEN && g->items[i].level <= GPU_START)
+			return false;
+	return true;
+}
+
 int gpu_record_check(const struct gpu_record *r, struct err *err)
 {
 	const struct gpu_results *g = &r->results;
 	int code = gpu_results_count(g, GPU_PENDING)             ? E_GPU_PENDING :
-		   gpu_results_count(g, GPU_BROKEN) > r->allowed ? E_GPU_START :
+		   gpu_results_count(g, GPU_BROKEN) > r->allowed ? (does_start(g) ? E_GPU_FAULT : E_GPU_START) :
 		   gpu_results_count(g, GPU_UNTESTED)            ? E_GPU_UNTESTED :
 								   0;
 	if (!code)

@@ -3,7 +3,6 @@
 // that a driver with which a GPU worked before a reboot is not blamed when it fails after it.
 //   {boot_id, driver, flavour, time, allowed_missing, seconds, gpus: [...]} (gpu_results_json)
 #pragma once
-#include "base/file/root.h"
 #include "gpu_check/gpu_start.h"
 
 struct gpu_record {
@@ -27,9 +26,15 @@ int gpu_record_forget(const struct root *host, struct err *err);
 bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char *flavour);
 json_t *gpu_record_json(const struct gpu_record *r);
 
+struct gpu_check { // borrowed
+	struct gpu_start start;
+	const struct root *host; // in which the driver's user space is looked for, with a C library; NULL = start only
+	enum gpu_level deepest;  // as far as there is user space; a GPU that cannot be asked stays at the level before
+};
 // Measures now: 0 with the record, whatever it says. E_GPU_PENDING: a start that began earlier has not ended.
-int gpu_record_measure(const struct gpu_start *start, struct gpu_record *ret, struct gpu_holds *ret_holds,
+int gpu_record_measure(const struct gpu_check *check, struct gpu_record *ret, struct gpu_holds *ret_holds,
 		       struct err *err);
 
-// 0 when the node can be ready with these GPUs; E_GPU_PENDING, E_GPU_START, E_GPU_UNTESTED: "7 of 8 start; ...".
+// 0 when the node can be ready with these GPUs; E_GPU_PENDING, E_GPU_START, E_GPU_FAULT (it starts, and does not answer
+// or compute), E_GPU_UNTESTED: "7 of 8 start; ...".
 int gpu_record_check(const struct gpu_record *r, struct err *err);

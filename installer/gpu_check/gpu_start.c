@@ -211,7 +211,6 @@ static int list_gpus(const struct gpu_start *s, struct gpu_results *ret, struct 
 int gpu_start_all(const struct gpu_start *s, struct gpu_results *ret, struct gpu_holds *ret_holds, struct err *err)
 {
 	auto_gpu_results struct gpu_results r = { 0 };
-	int64_t begun = clock_ms();
 	bool is_pending = false;
 	if (list_gpus(s, &r, err) < 0)
 		return -1;
@@ -228,7 +227,6 @@ int gpu_start_all(const struct gpu_start *s, struct gpu_results *ret, struct gpu
 		is_pending = is_pending || g->outcome == GPU_PENDING;
 		progress_tick(s->progress);
 	}
-	r.seconds = (double)(clock_ms() - begun) / 1000;
 	*ret = r;
 	r = (struct gpu_results){ 0 };
 	return 0;

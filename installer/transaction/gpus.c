@@ -8,14 +8,20 @@
 // fails comes again soon.
 enum { BROKEN_KEEPS_S = 300 };
 
-static struct gpu_start gpu_start_of(const struct apply *a, const struct facts *facts)
+// Where there are NVSwitches, the fabric manager comes up after this run, and until then no GPU answers as it will.
+static struct gpu_check gpu_check_of(const struct apply *a, const struct facts *facts, enum gpu_level deepest)
 {
-	return (struct gpu_start){ .kern = a->kern,
-				   .dev_root = a->dev_root,
-				   .sys = a->sys,
-				   .facts = facts,
-				   .timeout_ms = a->gpus.timeout_ms,
-				   .progress = a->progress };
+	const struct gpu_start start = { .kern = a->kern,
+					 .dev_root = a->dev_root,
+					 .sys = a->sys,
+					 .facts = facts,
+					 .timeout_ms = a->gpus.timeout_ms,
+					 .progress = a->progress };
+	if (gpus_count_ours(&facts->gpus, GPU_SWITCH))
+		deepest = GPU_START;
+	else if (deepest == GPU_COMPUTE && !modules_find(&facts->loaded, "nvidia_uvm"))
+		deepest = GPU_ANSWER;
+	return (struct gpu_check){ .start = start, .host = a->host, .deepest = deepest };
 }
 
 int transaction_measure_before(struct transaction *r, struct err *err)
@@ -24,9 +30,9 @@ int transaction_measure_before(struct transaction *r, struct err *err)
 	const struct apply *a = r->a;
 	if (a->gpus.is_off || !a->facts->loaded.version || !plan_has(a->plan, STEP_UNLOAD) || r->is_before_known)
 		return 0;
-	const struct gpu_start start = gpu_start_of(a, a->facts);
+	const struct gpu_check check = gpu_check_of(a, a->facts, GPU_ANSWER); // somebody may compute
 	progress_enter(a->progress, "gpus");
-	if (gpu_record_measure(&start, &r->before, &holds, err) < 0)
+	if (gpu_record_measure(&check, &r->before, &holds, err) < 0)
 		return err_wrap(err, "before the change");
 	r->is_before_known = true;
 	auto_str char *text = gpu_results_text(&r->before.results);
@@ -40,13 +46,15 @@ int transaction_measure_before(struct transaction *r, struct err *err)
 }
 
 // What nobody measured counts as working if there is a driver to go back to, which nobody complained of.
-static bool has_worked(const struct transaction *r, const struct gpu_record *last, const char *address)
+static bool has_worked(const struct transaction *r, const struct gpu_record *last, const struct gpu_result *now)
 {
-	const struct gpu_results *before = r->is_before_known ? &r->before.results : &last->results;
-	const struct gpu_result *g = gpu_results_find(before, address);
-	if (!g)
-		return !r->is_before_known && r->rollback.driver.version;
-	return g->outcome != GPU_BROKEN;
+	const struct gpu_result *before = gpu_results_find(&r->before.results, now->address);
+	const struct gpu_result *record = gpu_results_find(&last->results, now->address);
+	if (r->is_before_known && (!before || before->outcome == GPU_BROKEN || before->level >= now->level))
+		return before && before->outcome != GPU_BROKEN;
+	if (record) // deeper than it was looked at before the change, or there was no look
+		return record->outcome != GPU_BROKEN;
+	return r->is_before_known || r->rollback.driver.version;
 }
 
 // Whether the driver that was just loaded broke a GPU. One that is the last good driver, as it was, did not: before the
@@ -57,11 +65,10 @@ static bool is_driver_at_fault(const struct transaction *r, const struct gpu_res
 	struct err ignored;
 	if (!r->is_before_known && driver_state_same(&r->target, &r->journal.last_good))
 		return false;
-	if (!r->is_before_known)
-		gpu_record_last(r->a->state, &last, &ignored);
+	gpu_record_last(r->a->state, &last, &ignored);
 	for (size_t i = 0; i < now->count; i++) {
 		const struct gpu_result *g = &now->items[i];
-		if (g->outcome == GPU_BROKEN && !g->is_reset_due && has_worked(r, &last, g->address))
+		if (g->outcome == GPU_BROKEN && !g->is_reset_due && has_worked(r, &last, g))
 			return true;
 	}
 	return false;
@@ -97,9 +104,10 @@ static void keep_record(const struct transaction *r, const struct gpu_record *re
 static int measure_now(struct transaction *r, struct gpu_record *ret, struct err *err)
 {
 	const struct apply *a = r->a;
-	const struct gpu_start start = gpu_start_of(a, &r->now);
+	// Of what was just loaded nobody has anything open; a running job must not meet another context.
+	const struct gpu_check check = gpu_check_of(a, &r->now, r->is_touched ? GPU_COMPUTE : GPU_ANSWER);
 	progress_enter(a->progress, "gpus");
-	if (gpu_record_measure(&start, ret, a->holds, err) < 0)
+	if (gpu_record_measure(&check, ret, a->holds, err) < 0)
 		return -1;
 	ret->allowed = a->gpus.allowed_missing;
 	bool is_at_fault = is_driver_at_fault(r, &ret->results); // by the record that is replaced now
@@ -108,8 +116,8 @@ static int measure_now(struct transaction *r, struct gpu_record *ret, struct err
 	if (gpu_record_check(ret, err) < 0)
 		return -1;
 	auto_str char *text = gpu_results_text(&ret->results);
-	if (is_at_fault)
-		return err_set(err, E_GPU_START, "%s", text);
+	if (is_at_fault) // although so many may be missing
+		return err_set(err, E_GPU_FAULT, "%s", text);
 	progress_end(a->progress, "gpus", "%s", text);
 	return 0;
 }

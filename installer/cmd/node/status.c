@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/core/date.h"
 #include "cmd/common/job.h"
+#include "daemons/holders_wait.h"
 #include "journal/journal.h"
 #include "journal/node_lock.h"
 #include "next_kernel/kernel_report.h"
@@ -21,7 +22,8 @@ static const struct opt opts[] = {
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
 	  "state directory with the node's journal; default /var/lib/kmodsmith of the host" },
 	{ "check-gpus", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_check),
-	  "measure now whether the GPUs start, which boots those that nobody has open" },
+	  "measure now whether the GPUs work, which boots those that nobody has open; compute on them only if nobody "
+	  "uses one" },
 	{ 0 },
 };
 
@@ -145,14 +147,21 @@ static int check_gpus_now(const struct machine *m, const struct facts *f, const 
 	auto_gpu_record struct gpu_record last = { 0 }, now = { 0 };
 	auto_gpu_holds struct gpu_holds holds = { 0 };
 	struct progress progress = { 0 };
-	const struct gpu_start start = {
-		.kern = &m->kern, .dev_root = dev_root, .sys = &m->sys, .facts = f, .progress = &progress
+	auto_holders struct holders holders = { 0 };
+	struct gpu_check check = {
+		.start = { .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys, .facts = f, .progress = &progress },
+		.host = &m->host
 	};
 	if (!f->loaded.version)
 		return 0;
 	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_CHANGE, err);
 	if (lock < 0 || gpu_record_read(&m->host, f->host.boot_id, &last, err) < 0 ||
-	    gpu_record_measure(&start, &now, &holds, err) < 0)
+	    holders_find(&m->kern, &f->loaded, &holders, err) < 0 ||
+	    holders_wait_omit_daemons(&m->host, &m->kern, &holders, err) < 0)
+		return err_wrap(err, "check the GPUs");
+	// A job must not meet another context on its GPU.
+	check.deepest = holders.count ? GPU_ANSWER : GPU_COMPUTE;
+	if (gpu_record_measure(&check, &now, &holds, err) < 0)
 		return err_wrap(err, "check the GPUs");
 	now.allowed = last.allowed;
 	return gpu_record_write(&m->host, state->fd >= 0 ? state : NULL, f->host.boot_id, &now, err);
