@@ -85,10 +85,12 @@ static size_t add_cached_node(struct node_cache *f, const char *name)
 {
 	f->moves++;
 	if (f->count == f->room) {
-		f->room = f->room ? f->room * 2 : 64;
+		f->room =
+			f->room ? f->room + f->room / 4 : 64; // a node is large, and twice the room would be half empty
 		f->nodes = mem_grow(f->nodes, f->room, sizeof(*f->nodes));
 		f->entries = mem_grow(f->entries, f->room, sizeof(*f->entries));
-		f->slots = f->room * 2;
+		while (f->slots < f->room * 2)
+			f->slots = f->slots ? f->slots * 2 : 128;
 		f->index = mem_grow(f->index, f->slots, sizeof(*f->index));
 		rebuild_index(f);
 	}
