@@ -108,8 +108,15 @@ static long span_ms(const json_t *node)
 	return has_both ? (long)(deadline - since) * 1000 : 0;
 }
 
+static bool holds_unreleased(const struct farm *f)
+{
+	auto_policy struct policy policy = POLICY_NONE;
+	read_current_policy(f, &policy);
+	return policy.pool_count && policy.pools[0].on_release_timeout == RELEASE_HOLD;
+}
+
 // What to measure from now on, by the current Node.
-static void begin_phase_watch(struct life *l, const json_t *node)
+static void begin_phase_watch(const struct farm *f, struct life *l, const json_t *node)
 {
 	const char *receipt = note(node, "kmodsmith.io/cordon"), *is = state(node);
 	bool is_ours = *receipt && has_cordon(node) && !strstr(receipt, "\"prior\":true");
@@ -125,7 +132,9 @@ static void begin_phase_watch(struct life *l, const json_t *node)
 		return;
 	l->what = what;
 	l->led_ms = 0;
-	l->law = is_drain ? "L2" : is_left ? "L2" : is_well ? "L3" : NULL;
+	// By the policy, a node whose GPUs do not come back may stay cordoned for ever.
+	bool is_kept = str_eq(is, "releasing") && *receipt && holds_unreleased(f);
+	l->law = is_kept ? NULL : is_drain ? "L2" : is_left ? "L2" : is_well ? "L3" : NULL;
 	l->most_ms = is_drain ? span_ms(node) + SLACK_MS : is_well ? WELL_MS : SLACK_MS;
 }
 
@@ -138,7 +147,7 @@ void liveness_look(struct farm *f, const struct sim_request *r, struct farm_node
 	}
 	if (is_boss)
 		watch_job_waits(f, n, state(r->before), state(r->after));
-	begin_phase_watch(&n->life, r->after);
+	begin_phase_watch(f, &n->life, r->after);
 }
 
 // L4: nor a job that came after the wait had ended because there was none.

@@ -35,7 +35,7 @@ static void nearly_tired(struct view *v)
 static const struct said_row ended[] = {
 	{ { .name = "a receipt is there again", AT(RELEASING), .receipt = true, .loaded = OLD },
 	  outcome_rolledback,
-	  "as before, then rolledback, uncordoned, no receipt, deadline +300s" },
+	  "as before, then rolledback, uncordoned, no receipt, deadline +600s" },
 	{ { .name = "released, as was read back", AT(RELEASING), .loaded = OLD },
 	  outcome_rolledback,
 	  "rolledback, for replace-failed E_LOAD" },
@@ -56,7 +56,7 @@ static const struct said_row ended[] = {
 	{ { .name = "a DaemonSet of NVIDIA's serves it, with its driver", BROKEN, .foreign_module = true },
 	  served_by_a_set,
 	  "releasing, for foreign-controller nvidia-driver-daemonset, then idle, uncordoned, no receipt, deadline "
-	  "+300s" },
+	  "+600s" },
 	{ { .name = "a DaemonSet of NVIDIA's serves it, with ours", BROKEN, .loaded = OLD },
 	  served_by_a_set,
 	  "nothing, waits: working" },

@@ -15,6 +15,7 @@ static const struct record full = {
 	.failed = { 4, 5 },
 	.go = { { 7, 41 }, VERB_RESTORE, { 3, 0xffffffffffffffff } },
 	.receipt = { true, false, true, true, 2, 1800000123 },
+	.baseline = "gpu=8,mig-1g.10gb.shared=56,mig-manager,operator-validator",
 	.paused = 0xffff,
 	.autoscaler = 3,
 	.since = 1800000000,

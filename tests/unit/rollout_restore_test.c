@@ -34,7 +34,7 @@ static const struct said_row restoring[] = {
 	    .failed = NEW },
 	  reason_with_code,
 	  "releasing, for replace-failed E_LOAD, then rolledback, order taken back, uncordoned, no receipt, previous "
-	  "nothing, deadline +300s" },
+	  "nothing, deadline +600s" },
 	{ { .name = "proven, and the target is not to blame",
 	    CHANGING(RESTORING, VALIDATE),
 	    DONE,
@@ -42,7 +42,7 @@ static const struct said_row restoring[] = {
 	    .health = OLD },
 	  reason_with_code,
 	  "releasing, for replace-failed E_LOAD, then idle, order taken back, uncordoned, no receipt, previous "
-	  "nothing, deadline +300s" },
+	  "nothing, deadline +600s" },
 	{ { .name = "proven, and another target had failed",
 	    CHANGING(RESTORING, VALIDATE),
 	    DONE,
@@ -50,7 +50,7 @@ static const struct said_row restoring[] = {
 	    .health = OLD,
 	    .failed = OTHER },
 	  NULL,
-	  "releasing, then idle, order taken back, uncordoned, no receipt, previous nothing, deadline +300s" },
+	  "releasing, then idle, order taken back, uncordoned, no receipt, previous nothing, deadline +600s" },
 	{ { .name = "nothing to go back to", CHANGING(RESTORING, RESTORE), ACCEPTED, .loaded = NEW },
 	  stable_is_the_target,
 	  "failed, for no-previous, order taken back" },

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { NODES = 5, POOLS = 2 };
+enum { NODES = 6, POOLS = 2 };
 #define auto_client __attribute__((cleanup(kube_freep)))
 
 struct scene {
@@ -22,12 +22,13 @@ struct scene {
 	struct coordinator c;
 };
 
-// Pool a is in its canary and has room; pool b is in its last wave, halted, with more under way than its limit allows.
+// Pool a is in its canary, has room, and waits for a GPU; pool b is in its last wave, halted, with more under way than
+// its limit allows.
 static void make(struct scene *s, struct kube *kube, struct kube *lease_kube)
 {
-	static const enum node_phase phases[NODES] = { PHASE_EVICTING, PHASE_DONE, PHASE_DONE, PHASE_UNKNOWN,
-						       PHASE_HELD };
-	static const int pools[NODES] = { 0, 0, 1, 1, -1 };
+	static const enum node_phase phases[NODES] = { PHASE_EVICTING, PHASE_DONE, PHASE_DONE,
+						       PHASE_UNKNOWN,  PHASE_HELD, PHASE_RELEASING };
+	static const int pools[NODES] = { 0, 0, 1, 1, -1, 0 };
 	*s = (struct scene){ .waves = { { .name = "canary" } },
 			     .pools = { { .name = "a", .target.driver = "570.86.15", .wave_count = 1 },
 					{ .name = "b", .target.driver = "535.261.03" } },
@@ -39,6 +40,9 @@ static void make(struct scene *s, struct kube *kube, struct kube *lease_kube)
 		s->nodes[i].record.phase = phases[i];
 		s->node_plans[i].pool = pools[i];
 	}
+	s->nodes[5].record.receipt.is_there = s->nodes[5].facts.is_ready = true;
+	s->nodes[5].record.go.verb = VERB_VALIDATE;
+	memcpy(s->nodes[5].record.baseline, "gpu=8", sizeof("gpu=8"));
 	s->pools[0].waves = s->waves;
 	s->slots = (struct slots){ .node_plans = s->node_plans, .sums = s->sums, .rollouts = s->rollouts };
 	s->counters = (struct counters){ .rollbacks = { [FAILING_PERMANENT] = 2, [FAILING_NONE] = 1 },
@@ -81,9 +85,13 @@ static const char *const rollouts[] = {
 	"# HELP nodes Nodes of a pool, by state of the rollout.",
 	"# TYPE nodes gauge",
 	"nodes{pool=\"a\",state=\"evicting\"} 1",
+	"nodes{pool=\"a\",state=\"releasing\"} 1",
 	"nodes{pool=\"a\",state=\"done\"} 1",
 	"nodes{pool=\"b\",state=\"done\"} 1",
 	"nodes{pool=\"b\",state=\"unknown\"} 1",
+	"# HELP nodes_unreleased Nodes that stay cordoned with a driver that works, by what is not back.",
+	"# TYPE nodes_unreleased gauge",
+	"nodes_unreleased{pool=\"a\",reason=\"waits-for-allocatable\"} 1",
 	"# HELP rollout_info Target of a pool, and the wave that is open.",
 	"# TYPE rollout_info gauge",
 	"rollout_info{pool=\"a\",driver=\"570.86.15\",target=\"0000000000000abc-0000000000000012\",wave=\"canary\"} 1",
@@ -210,10 +218,10 @@ static void a_leaders_metrics(void **state)
 	assert_int_equal(api_get(lease_kube, "/api/v1/nodes", NULL, &err), 1);
 	make(&s, kube, lease_kube);
 	expect_metrics(
-		&s.c, &s.slots, &s.counters, POOLS * PHASE_COUNT - 4,
+		&s.c, &s.slots, &s.counters, POOLS * PHASE_COUNT - 5,
 		(const char *const *const[]){ rollouts, requests_head, requests, leads, accepted, memory, NULL });
 	err_set(&s.c.refused, E_CONFIG, "pools: is missing");
-	expect_metrics(&s.c, &s.slots, &s.counters, POOLS * PHASE_COUNT - 4,
+	expect_metrics(&s.c, &s.slots, &s.counters, POOLS * PHASE_COUNT - 5,
 		       (const char *const *const[]){ rollouts, requests_head, requests, leads, refused, memory, NULL });
 }
 

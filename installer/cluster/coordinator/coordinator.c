@@ -49,8 +49,8 @@ static void report_phase_change(struct coordinator *c, const struct phase_change
 	struct err why;
 	const struct node_reason_info *info = node_reason_info(t->reason->code);
 	const char *name = node_phase_info(t->to)->name;
-	bool is_bad =
-		t->to == PHASE_FAILED || t->to == PHASE_HELD || t->to == PHASE_ROLLEDBACK || t->to == PHASE_RESTORING;
+	bool is_bad = t->warns || t->to == PHASE_FAILED || t->to == PHASE_HELD || t->to == PHASE_ROLLEDBACK ||
+		      t->to == PHASE_RESTORING;
 	auto_str char *reason = str_fmt("Rollout%c%s", toupper((unsigned char)*name), name + 1);
 	auto_str char *cause = t->reason->code == REASON_NONE ?
 				       str_dup("") :
@@ -144,26 +144,28 @@ static int write_node(struct coordinator *c, const struct node_id *id, size_t at
 	const struct record *was = &before.record;
 	bool has_failed =
 		before.report.ack.result == RESULT_FAILED && node_seq_cmp(before.report.ack.seq, was->go.seq) == 0;
-	bool is_timed = was->since && was->has_phase && d->next.since >= was->since;
+	bool is_timed = was->since && was->has_phase && d->next.since >= was->since && was->phase != d->next.phase;
 	const struct phase_change change = { .node = id->name,
 					     .rule = d->rule->text,
 					     .from = was->phase,
 					     .to = d->next.phase,
 					     .seq = d->next.seq,
-					     .reason = &d->next.reason,
+					     .reason = d->warns ? &d->waits : &d->next.reason,
 					     .seconds = is_timed ? d->next.since - was->since : -1,
-					     .failing = has_failed ? before.report.ack.failing : FAILING_NONE };
-	if (change.from != change.to || !was->has_phase)
+					     .failing = has_failed ? before.report.ack.failing : FAILING_NONE,
+					     .warns = d->warns };
+	if (change.from != change.to || !was->has_phase || d->warns)
 		report_phase_change(c, &change, before.uid);
 	return 0;
 }
 
-// Its pods matter: it is drained, or is about to be, or is rolled back, or is held because of one of them.
+// Its pods matter: it is drained, or is about to be, or is rolled back, or is held because of one of them, or its
+// operands have to be back.
 static bool is_drain_phase(const struct view *v)
 {
 	enum node_phase phase = v->m->record.phase;
 	bool is_held = phase == PHASE_HELD && v->m->record.reason.code == REASON_HOLDER_PROTECTED;
-	if (v->pool && is_held)
+	if (v->pool && (is_held || transition_looks_at_operands(v->m)))
 		return true;
 	return v->pool && v->slot != SLOT_NONE &&
 	       (phase == PHASE_QUEUED || phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING ||

@@ -20,6 +20,7 @@ struct phase_change { // from one state to another
 	const struct reason *reason;
 	int64_t seconds;      // duration of the old state; -1 = unknown
 	enum failing failing; // how the agent's last order failed; FAILING_NONE = it did not
+	bool warns;           // people have to look at it, whatever state it is in
 };
 struct coordinator_callbacks { // for logs and metrics; each may be NULL
 	void (*moved)(void *ctx, const struct phase_change *t);

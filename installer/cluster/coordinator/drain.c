@@ -68,7 +68,8 @@ static bool take_eviction_token(struct evictor *d)
 struct look {
 	int pods, jobs;
 	bool has_evicted, is_blocked, is_refused; // is_blocked: by a budget
-	long retry_ms;                            // Retry-After of the server
+	bool has_plugin, has_validator;
+	long retry_ms; // Retry-After of the server
 	struct reason blocker;
 	char job[OBJECT_TEXT]; // the first of them
 };
@@ -169,6 +170,9 @@ static int judge_node_pods(struct evictor *d, const struct node *n, const json_t
 		char why[OBJECT_TEXT];
 		if (!is_first_of_pod(pods, i))
 			continue;
+		const char *operand = pod_ready_operand(pod);
+		l->has_plugin = l->has_plugin || str_eq(operand, BASELINE_PLUGIN);
+		l->has_validator = l->has_validator || str_eq(operand, BASELINE_VALIDATOR);
 		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
 		bool is_job = pod_is_job(pod, rules->pool);
@@ -192,11 +196,12 @@ static int judge_node_pods(struct evictor *d, const struct node *n, const json_t
 	return 0;
 }
 
-// 5 s, half as much longer each time that no pod may be evicted, at most a minute (T04, T05). A held node waits for
-// people: one minute to ten.
+// 5 s, half as much longer each time that no pod may be evicted, at most a minute (T04, T05); likewise while operands
+// come back. A node that is held, or failed, waits for people: one minute to ten.
 static long next_pod_check(struct cache_entry *w, enum node_phase phase, const struct look *l)
 {
-	bool is_held = phase == PHASE_HELD, is_stuck = is_held || (l->is_refused && !l->has_evicted);
+	bool is_held = phase == PHASE_HELD || phase == PHASE_FAILED;
+	bool is_stuck = is_held || phase == PHASE_RELEASING || (l->is_refused && !l->has_evicted);
 	long wait = is_held ? DRAIN_HELD_MS : DRAIN_LOOK_MS, most = is_held ? DRAIN_HELD_MOST_MS : DRAIN_LOOK_MOST_MS;
 	w->blocked = is_stuck ? (uint8_t)(w->blocked < 10 ? w->blocked + 1 : 10) : 0;
 	for (unsigned i = 1; i < w->blocked; i++)
@@ -234,9 +239,12 @@ static int keep_pod_check(struct node_state *m, struct cache_entry *w, struct st
 						   was->blocked_since ? was->blocked_since :
 									now,
 				  .blocker = l->blocker,
-				  .blocker_since = is_same ? was->blocker_since : now };
+				  .blocker_since = is_same ? was->blocker_since : now,
+				  .has_plugin = l->has_plugin,
+				  .has_validator = l->has_validator };
 	bool is_other = !is_same || seen.pods != was->pods || seen.jobs != was->jobs ||
-			seen.blocked_since != was->blocked_since;
+			seen.blocked_since != was->blocked_since || seen.has_plugin != was->has_plugin ||
+			seen.has_validator != was->has_validator;
 	*was = seen;
 	w->look_ms = next_pod_check(w, stay.phase, l);
 	return is_other;

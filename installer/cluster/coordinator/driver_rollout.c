@@ -7,6 +7,8 @@
 
 #include <ctype.h>
 
+enum { UNRELEASED_TEXT = 512 }; // about as long as a message gets by nodes that stay cordoned
+
 struct totals {
 	unsigned nodes, done, failed, unavailable, halted; // halted: pools
 };
@@ -101,13 +103,29 @@ static char *halted_text(const struct coordinator *c, const struct slots *s, cha
 	return text ? text : str_dup("no pool is halted");
 }
 
+// Whose time to have everything back is over.
+static char *unreleased_text(const struct coordinator *c)
+{
+	char *text = str_dup("");
+	int64_t now = kube_time(c->o.kube);
+	for (size_t i = 0; i < c->node_cache.count && strlen(text) < UNRELEASED_TEXT; i++) {
+		struct reason why;
+		const struct node_state *m = &c->node_cache.nodes[i];
+		if (transition_waits_for_release(m) && now >= m->record.deadline && !transition_is_back(m, &why))
+			str_add(&text, "; %s stays cordoned: %s%s%s", c->node_cache.entries[i].name,
+				node_reason_info(why.code)->code, *why.object ? " " : "", why.object);
+	}
+	return text;
+}
+
 static json_t *conditions_json(const struct coordinator *c, const struct slots *s, const json_t *before,
 			       json_int_t generation)
 {
 	const struct totals t = count_totals(c, s);
 	auto_str char *now = date_text((time_t)kube_time(c->o.kube)), *halt = NULL;
 	auto_str char *accepted = accepted_text(c), *halted = halted_text(c, s, &halt);
-	auto_str char *count = str_fmt("%u of %u nodes are done, %u failed", t.done, t.nodes, t.failed);
+	auto_str char *unreleased = unreleased_text(c);
+	auto_str char *count = str_fmt("%u of %u nodes are done, %u failed%s", t.done, t.nodes, t.failed, unreleased);
 	bool is_complete = t.nodes && t.done == t.nodes && !c->refused.code && !c->undone.count;
 	bool is_going = s && t.done < t.nodes && t.halted < c->policy.pool_count && !c->policy.is_paused;
 	const struct condition all[] = {

@@ -63,6 +63,27 @@ static void add_nodes(const struct coordinator *c, const struct slots *s, char *
 		}
 }
 
+// By the first thing that is not back.
+static void add_unreleased(const struct coordinator *c, const struct slots *s, char **text)
+{
+	add_metric_head(text, "nodes_unreleased", "gauge",
+			"Nodes that stay cordoned with a driver that works, by what is not back.");
+	for (size_t p = 0; p < c->policy.pool_count; p++) {
+		unsigned counts[REASON_COUNT] = { 0 };
+		for (size_t i = 0; i < c->node_cache.count; i++) {
+			struct reason why;
+			const struct node_state *m = &c->node_cache.nodes[i];
+			if (s->node_plans[i].pool == (int)p && transition_waits_for_release(m) &&
+			    !transition_is_back(m, &why))
+				counts[why.code]++;
+		}
+		for (enum reason_code code = REASON_NONE + 1; code < REASON_COUNT; code++)
+			if (counts[code])
+				str_add(text, "kmodsmith_nodes_unreleased{pool=\"%s\",reason=\"%s\"} %u\n",
+					c->policy.pools[p].name, node_reason_info(code)->code, counts[code]);
+	}
+}
+
 static void add_rollouts(const struct coordinator *c, const struct slots *s, char **text)
 {
 	add_metric_head(text, "rollout_info", "gauge", "Target of a pool, and the wave that is open.");
@@ -178,6 +199,7 @@ char *metrics_text(const struct coordinator *c, const struct slots *s, const str
 	char *text = str_dup("");
 	if (s) {
 		add_nodes(c, s, &text);
+		add_unreleased(c, s, &text);
 		add_rollouts(c, s, &text);
 		add_slots(c, s, &text);
 		add_transition_counters(c, t, &text);

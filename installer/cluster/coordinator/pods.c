@@ -165,6 +165,30 @@ enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool cl
 	return POD_STUCK;
 }
 
+// The labels of the GPU Operator, of the device plugin's own chart and of its static manifest (gpu-operator
+// assets/state-device-plugin and state-operator-validation, k8s-device-plugin deployments).
+const char *pod_ready_operand(const json_t *pod)
+{
+	static const struct {
+		const char *label, *value, *operand;
+	} rows[] = { { "app", "nvidia-operator-validator", BASELINE_VALIDATOR },
+		     { "app", "nvidia-device-plugin-daemonset", BASELINE_PLUGIN },
+		     { "app.kubernetes.io/name", "nvidia-device-plugin", BASELINE_PLUGIN },
+		     { "name", "nvidia-device-plugin-ds", BASELINE_PLUGIN } };
+	const json_t *conditions = json_object_get(json_object_get(pod, "status"), "conditions");
+	bool is_ready = false;
+	for (size_t i = 0; i < json_array_size(conditions); i++) {
+		const json_t *c = json_array_get(conditions, i);
+		is_ready = is_ready || (str_eq(text(c, "type"), "Ready") && str_eq(text(c, "status"), "True"));
+	}
+	if (!is_ready || !is_pod_fixed(pod) || meta(pod, "deletionTimestamp"))
+		return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (str_eq(text(meta(pod, "labels"), rows[i].label), rows[i].value))
+			return rows[i].operand;
+	return NULL;
+}
+
 bool pod_is_job(const json_t *pod, const struct pool *pool)
 {
 	return pool->wait_for && !is_pod_over(pod) && !is_pod_fixed(pod) &&

@@ -11,7 +11,7 @@
 		"metadata annotations kubernetes.io/config.mirror", "metadata finalizers",                            \
 		"metadata ownerReferences kind", "metadata ownerReferences controller", "spec containers resources",  \
 		"spec initContainers resources", "spec volumes emptyDir", "spec nodeSelector", "spec resourceClaims", \
-		"status phase", "status resourceClaimStatuses"
+		"status phase", "status resourceClaimStatuses", "status conditions type", "status conditions status"
 
 struct pod_rules {
 	const struct pool *pool;
@@ -33,6 +33,8 @@ static inline bool pod_has_to_go(enum pod_verdict v)
 }
 // claims_gpu: it has a ResourceClaim for a GPU. why: of all but POD_STAYS and POD_GOES: "NAMESPACE/NAME: ...".
 enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *rules, bool claims_gpu, char why[OBJECT_TEXT]);
+// A pod of an operand that is Ready, by the name of the operand (baseline words); NULL = none that is looked for.
+const char *pod_ready_operand(const json_t *pod);
 bool pod_is_job(const json_t *pod, const struct pool *pool); // the policy waits for it
 // Names of its ResourceClaims.
 void pod_claims(const json_t *pod, struct strv *ret);

@@ -154,6 +154,24 @@ static bool read_receipt(const char *value, struct record *r)
 	return is_good;
 }
 
+// As it was read: a later version may list more, which this one does not ask for.
+static bool read_baseline(const char *value, struct record *r)
+{
+	size_t len = strlen(value);
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)value[i]) && !strchr("._=,-", value[i]))
+			return false;
+	if (!len || len >= sizeof(r->baseline))
+		return false;
+	memcpy(r->baseline, value, len);
+	memset(r->baseline + len, 0, sizeof(r->baseline) - len);
+	return true;
+}
+static void write_baseline(const struct record *r, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s", r->baseline);
+}
+
 // Bits as the names of the table, without their prefix and with a comma between.
 static const char *short_name(const char *key)
 {
@@ -335,6 +353,7 @@ const struct node_key node_keys[] = {
 	KEY("failed-target", failed, false),
 	KEY("go", go, false),
 	KEY("cordon", receipt, false),
+	KEY("baseline", baseline, false),
 	KEY("paused", paused, false),
 	KEY("autoscaler", autoscaler, false),
 	KEY("since", since, false),

@@ -2,6 +2,7 @@
 // What the coordinator writes on a node: its record, and a table of its keys with how each is read and written. The
 // coordinator writes nothing else under kmodsmith.io/ (I9).
 #pragma once
+#include "cluster/node_state/baseline.h"
 #include "cluster/node_state/operands.h"
 #include "cluster/node_state/states.h"
 #include "cluster/node_state/target.h"
@@ -41,11 +42,12 @@ struct record { // written by the coordinator alone
 	struct target_hash target, stable, previous, failed;
 	struct order go;
 	struct receipt receipt;
-	uint16_t paused;         // operands that we paused: bits of the table `operands`
-	uint8_t autoscaler;      // hints that we set: bits of the table `hints`
-	int64_t since, deadline; // seconds since 1970; 0 = none
-	uint16_t attempts;       // orders to load this target
-	uint16_t tries;          // orders given in this state
+	char baseline[BASELINE_TEXT]; // with the receipt: what has to be back before the uncordon; "" = nothing
+	uint16_t paused;              // operands that we paused: bits of the table `operands`
+	uint8_t autoscaler;           // hints that we set: bits of the table `hints`
+	int64_t since, deadline;      // seconds since 1970; 0 = none
+	uint16_t attempts;            // orders to load this target
+	uint16_t tries;               // orders given in this state
 	struct reason reason;
 	int64_t reason_since;        // if it arose during the state; 0 = since the state began
 	enum node_phase outcome;     // of RELEASING: the next state

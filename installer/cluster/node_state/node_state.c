@@ -209,6 +209,13 @@ void node_state_label(struct node_state *m, const char *key, const char *value)
 		if (str_eq(operands[i].key, key) && str_eq(value, operands[i].ours))
 			f->paused |= (uint16_t)(1U << i);
 	}
+	if (str_eq(key, "nvidia.com/mig.config"))
+		f->has_mig_config = *value != '\0';
+	else if (str_eq(key, "nvidia.com/mig.config.state"))
+		f->mig = str_eq(value, "success") ? MIG_SUCCESS :
+			 str_eq(value, "failed")  ? MIG_FAILED :
+			 *value                   ? MIG_PENDING :
+						    MIG_NONE;
 	if (str_eq(key, KEY_PREFIX "skip") || str_eq(key, "nvidia.com/gpu-driver-upgrade.skip"))
 		f->is_skipped = f->is_skipped || !str_eq(value, "false");
 	else if (str_eq(key, KEY_PREFIX "pool"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node of the cluster as the rollout sees it: what we wrote on it, what its agent reports, and facts. Less than a
-// kilobyte, with no pointer but the name. Filled label by label and annotation by annotation, so that a streaming
+// A node of the cluster as the rollout sees it: what we wrote on it, what its agent reports, and facts. Less than 1.3
+// KiB, with no pointer but the name. Filled label by label and annotation by annotation, so that a streaming
 // parser never holds a whole Node. Keys and formats: upgrade-design 5.2.
 #pragma once
 #include "cluster/node_state/annotations.h"
@@ -34,13 +34,17 @@ struct stay { // of a node in a state; if it returns to the state, that is anoth
 	enum node_phase phase;
 	int64_t since;
 };
-struct pods_seen {             // at the last look at its pods
-	struct stay stay;      // that it was during; see node_state_pods()
-	int pods, jobs;        // that have to go; that are waited for; PODS_UNSEEN
-	int64_t blocked_since; // budgets block every eviction since; 0 = the last one went through
-	struct reason blocker; // the worst blocker; REASON_NONE = none
-	int64_t blocker_since; // that has been so since
+struct pods_seen {                      // at the last look at its pods
+	struct stay stay;               // that it was during; see node_state_pods()
+	int pods, jobs;                 // that have to go; that are waited for; PODS_UNSEEN
+	int64_t blocked_since;          // budgets block every eviction since; 0 = the last one went through
+	struct reason blocker;          // the worst blocker; REASON_NONE = none
+	int64_t blocker_since;          // that has been so since
+	bool has_plugin, has_validator; // NVIDIA's device plugin, and its validator: a pod that is Ready
 };
+
+// MIG manager's label; pending: it works, or will. NVIDIA/mig-parted deployments/container/reconfigure-mig.sh.
+enum mig_state { MIG_NONE, MIG_PENDING, MIG_SUCCESS, MIG_FAILED };
 
 struct node_facts { // of the object, from users, and of its pods
 	bool is_unschedulable, is_ready, is_deleting;
@@ -55,6 +59,9 @@ struct node_facts { // of the object, from users, and of its pods
 	uint16_t operands, paused;             // of the table: deployed here; with our value in its place
 	uint8_t hints;                         // of the table: set, by us or others
 	struct pods_seen seen;
+	char allocatable[RESOURCES_TEXT]; // see baseline_read_resources()
+	bool has_mig_config;              // nvidia.com/mig.config: how MIG manager has to partition the GPUs
+	enum mig_state mig;
 	char driver_set[OBJECT_TEXT]; // DaemonSet of NVIDIA's operator that serves it; "" = none
 	enum upgrade upgrade;         // NVIDIA's label
 	bool has_enabled;             // the annotation of NVIDIA's operator exists, whatever its value

@@ -14,6 +14,7 @@ static const char *const rows[] = {
 	"metadata labels kmodsmith.io/*", // of the tables in annotations.c and node_state.c
 	"metadata labels nvidia.com/gpu.deploy.*",
 	"metadata labels nvidia.com/gpu-driver-upgrade*",
+	"metadata labels nvidia.com/mig.config*",
 	"metadata annotations kmodsmith.io/*",
 	"metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",
 	"metadata annotations karpenter.sh/do-not-disrupt",
@@ -21,6 +22,7 @@ static const char *const rows[] = {
 	"spec unschedulable",
 	"status conditions type",
 	"status conditions status",
+	"status allocatable nvidia.com/*",
 };
 
 void node_list_record(const struct policy *policy, const char *of, struct strv *ret)
@@ -66,6 +68,8 @@ int node_list_read_node(const json_t *node, const char *name, const struct polic
 	node_state_init(ret, name, uid);
 	ret->facts.is_unschedulable = json_is_true(json_object_get(json_object_get(node, "spec"), "unschedulable"));
 	ret->facts.is_ready = is_node_ready(node);
+	baseline_read_resources(json_object_get(json_object_get(node, "status"), "allocatable"),
+				ret->facts.allocatable);
 	ret->facts.is_deleting = json_object_get(metadata, "deletionTimestamp") != NULL;
 	json_object_foreach(json_object_get(metadata, "labels"), key, value)
 	{

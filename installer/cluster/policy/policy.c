@@ -202,7 +202,7 @@ static int read_windows(const json_t *object, const char *path, struct pool *poo
 const unsigned span_defaults[SPAN_COUNT] = {
 	[SPAN_STAGE] = HOUR,           [SPAN_CORDON] = 2 * MINUTE,        [SPAN_WAIT] = 2 * HOUR,
 	[SPAN_EVICT] = 30 * MINUTE,    [SPAN_REPLACE] = 10 * MINUTE,      [SPAN_VALIDATE] = 10 * MINUTE,
-	[SPAN_RESTORE] = 10 * MINUTE,  [SPAN_RELEASE] = 5 * MINUTE,       [SPAN_ACK] = MINUTE,
+	[SPAN_RESTORE] = 10 * MINUTE,  [SPAN_RELEASE] = 10 * MINUTE,      [SPAN_ACK] = MINUTE,
 	[SPAN_BACKOFF] = MINUTE,       [SPAN_BACKOFF_MOST] = 30 * MINUTE, [SPAN_BLOCKED] = 20 * MINUTE,
 	[SPAN_DEADLOCK] = 10 * MINUTE, [SPAN_MARGIN] = 62 * MINUTE,
 };
@@ -301,6 +301,7 @@ static int read_pool_target(const json_t *pool, const char *path, struct target 
 static const char *const evicts[] = { "gpu", "holders", "all", "none", NULL };
 static const char *const timeouts[] = { "release", "hold", NULL };
 static const char *const wait_timeouts[] = { "evict", "release", NULL };
+static const char *const release_timeouts[] = { "hold", "release", "fail", NULL };
 static const char *const halts[] = { "finish", "rollback", "rollback-all", NULL };
 static const char *const cordons[] = { "ignore", "use-first", NULL };
 static const char *const overflows[] = { "alone", "hold", NULL };
@@ -321,6 +322,7 @@ const struct field pool_fields[] = {
 	{ "maxAttempts", FIELD_UINT, AT(attempts), 1, 100, NULL },
 	{ "foreignCordon", FIELD_CHOICE, AT(foreign_cordon), 0, 0, cordons },
 	{ "groupOverflow", FIELD_CHOICE, AT(overflow), 0, 0, overflows },
+	{ "onReleaseTimeout", FIELD_CHOICE, AT(on_release_timeout), 0, 0, release_timeouts },
 	{ "onHalt", FIELD_CHOICE, AT(on_halt), 0, 0, halts },
 	{ "zoneByZone", FIELD_BOOL, AT(is_by_zone), 0, 0, NULL },
 	{ 0 },

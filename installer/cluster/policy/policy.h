@@ -19,6 +19,7 @@ unsigned policy_limit(const struct limit *limit, unsigned total);
 enum evict { EVICT_GPU, EVICT_HOLDERS, EVICT_ALL, EVICT_NOTHING };
 enum on_timeout { TIMEOUT_RELEASE, TIMEOUT_HOLD };
 enum on_wait_timeout { WAIT_EVICT, WAIT_RELEASE };
+enum on_release_timeout { RELEASE_HOLD, RELEASE_ANYWAY, RELEASE_FAIL };
 enum mode { MODE_COORDINATOR, MODE_SELF /* one node, which has no coordinator: see single_node.h */ };
 enum on_halt { HALT_FINISH, HALT_ROLLBACK, HALT_ROLLBACK_ALL };
 enum foreign_cordon { CORDON_IGNORE, CORDON_USE_FIRST };
@@ -54,6 +55,7 @@ struct pool {
 	enum on_wait_timeout on_wait_timeout;
 	char *wait_for; // label selector of the jobs that a drain waits for; NULL = none
 	bool is_forced, deletes_empty_dir;
+	enum on_release_timeout on_release_timeout;
 	enum foreign_cordon foreign_cordon;
 	enum overflow overflow;
 	enum on_halt on_halt;

@@ -27,6 +27,14 @@ const char *explain_deadline(const struct view *v)
 		return "the previous driver is restored";
 	case PHASE_RESTORING:
 		return "the node fails and stays cordoned";
+	case PHASE_RELEASING:
+		if (!transition_waits_for_release(v->m))
+			return "";
+		return v->pool->on_release_timeout == RELEASE_HOLD ? "the node stays cordoned until all of it is back" :
+		       v->pool->on_release_timeout == RELEASE_ANYWAY ? "the node returns to service without it" :
+		       target_hash_eq(&v->m->record.go.target_hash, &v->m->record.target) ?
+								       "the previous driver is restored" :
+								       "the node fails and stays cordoned";
 	default:
 		return "";
 	}

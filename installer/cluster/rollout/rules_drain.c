@@ -252,6 +252,7 @@ static void cordon_granted_node(const struct view *v, struct decision *d)
 	if (!r->receipt.is_there) {
 		r->receipt = (struct receipt){ .is_there = true, .prior = v->m->facts.is_unschedulable };
 		r->previous = v->m->report.loaded;
+		rule_take_baseline(v->m, r->baseline);
 	}
 	r->receipt.until = v->now + whole;
 	r->receipt.again = 0;
@@ -624,7 +625,7 @@ const struct rule drain_rules[] = {
 	{ IN(HELD), "the cause is gone: evaluated again", is_cause_gone, drop_load_order, REASON_NONE },
 	{ IN(HELD), "NVIDIA's operator holds the node by something else by now: recorded on the node",
 	  is_foreign_renamed, rename_foreign, REASON_NONE },
-	{ DRAINING | IN(VALIDATING) | IN(RESTORING) | IN(FAILED),
+	{ DRAINING | IN(VALIDATING) | IN(RESTORING) | IN(RELEASING) | IN(FAILED),
 	  "NVIDIA's upgrade controller works behind our cordon: waiting until it is done", is_operator_upgrading, NULL,
 	  REASON_NONE },
 	{ DRAINING, "the node is excluded: the drain is cancelled", is_excluded, cancel_excluded, REASON_NONE },

@@ -9,7 +9,7 @@
 
 enum { REPEAT_S = 24 * 60 * 60 }; // a validated driver that stayed loaded this long is not a repetition
 
-extern const struct rule repair_rules[], drain_rules[], replace_rules[]; // .text NULL ends
+extern const struct rule repair_rules[], drain_rules[], release_rules[], replace_rules[]; // .text NULL ends
 
 // Conditions
 static inline bool rule_is_busy(const struct view *v) // in use, or unknown
@@ -85,9 +85,18 @@ static inline const char *rule_ack_code(const struct view *v)
 {
 	return rule_is_answered(v, RESULT_FAILED) ? v->m->report.ack.code : "";
 }
-bool rule_has_backed_off(const struct view *v, unsigned tries); // long enough after the state began
-enum reason_code rule_stand_down_reason(const struct view *v);  // why the node is to be left alone
-const char *rule_stand_down_object(const struct view *v);       // what excludes it; "" = the reason says it
+bool rule_has_backed_off(const struct view *v, unsigned tries);                   // long enough after the state began
+bool rule_is_proven(const struct view *v, const struct target_hash *target_hash); // validated, and loaded ever since
+bool rule_is_rolled_back(const struct view *v); // the rollout is halted, and takes back those that are under way
+// The driver was changed, and what was there at the cordon is not back.
+bool rule_is_short(const struct view *v);
+bool rule_is_kubelet_behind(const struct view *v); // what it says is allocatable may be of before the pause
+static inline bool rule_is_release_reason(enum reason_code code)
+{
+	return code == REASON_WAITS_ALLOCATABLE || code == REASON_WAITS_MIG || code == REASON_WAITS_OPERANDS;
+}
+enum reason_code rule_stand_down_reason(const struct view *v); // why the node is to be left alone
+const char *rule_stand_down_object(const struct view *v);      // what excludes it; "" = the reason says it
 struct target_hash rule_previous_driver(const struct view *v);
 
 // Steps
@@ -106,6 +115,9 @@ static inline void rule_give_back_operands(struct decision *d) // and the autosc
 }
 void rule_release_node(const struct view *v, struct decision *d, enum node_phase outcome, enum reason_code why,
 		       const char *object);
+void rule_take_baseline(const struct node_state *m, char ret[BASELINE_TEXT]);
+// Stays cordoned with its operands until rule_is_short() is false. why: of the record; NULL = what is not back.
+void rule_await_release(const struct view *v, struct decision *d, enum node_phase outcome, const struct reason *why);
 // One more drain that ended without a replacement, or one more replacement of a driver that had been validated.
 void rule_count_drain(struct decision *d, bool is_repeat);
 void rule_validate_target(const struct view *v, struct decision *d); // operands are restored

@@ -95,6 +95,8 @@ static bool is_deadline_bad(const struct view *v)
 {
 	const struct record *r = &v->m->record;
 	enum span span = node_phase_info(r->phase)->span;
+	if (r->phase == PHASE_RELEASING && !r->receipt.is_there)
+		return false;
 	return span != SPAN_NONE && (!r->deadline || r->deadline > v->now + policy_span(v->pool, span) + CLOCK_SLACK);
 }
 static void set_deadline(const struct view *v, struct decision *d)
@@ -151,7 +153,7 @@ static void drop_upgrade_label(const struct view *v, struct decision *d)
 #define ANY (~0U)
 #define TIMED                                                                                                     \
 	(IN(STAGING) | IN(LOADING) | IN(CORDONED) | IN(WAITING) | IN(EVICTING) | IN(REPLACING) | IN(VALIDATING) | \
-	 IN(RESTORING))
+	 IN(RESTORING) | IN(RELEASING))
 const struct rule repair_rules[] = {
 	{ ANY, "the coordinator of another namespace leads this node: nothing is done", is_leader_other, NULL,
 	  REASON_NONE },

@@ -21,7 +21,7 @@ static bool is_replace_done(const struct view *v)
 {
 	return rule_is_answered(v, RESULT_DONE) && rule_is_loaded(v, &v->m->record.target);
 }
-static bool is_rolled_back(const struct view *v)
+bool rule_is_rolled_back(const struct view *v)
 {
 	return v->rollout && v->rollout->is_halted && v->pool->on_halt != HALT_FINISH &&
 	       target_hash_eq(&v->m->record.target, &v->rollout->target);
@@ -83,7 +83,7 @@ static void fail_node(const struct view *v, struct decision *d)
 	rule_fail_node(v, d, d->rule->reason, "");
 }
 // A new probe of exactly the loaded driver; a ready state alone is no proof (T35).
-static bool is_driver_proven(const struct view *v, const struct target_hash *target_hash)
+bool rule_is_proven(const struct view *v, const struct target_hash *target_hash)
 {
 	const struct report *r = &v->m->report;
 	return rule_is_ordered(v, VERB_VALIDATE, target_hash) && rule_is_answered(v, RESULT_DONE) &&
@@ -92,9 +92,18 @@ static bool is_driver_proven(const struct view *v, const struct target_hash *tar
 }
 static bool is_valid(const struct view *v)
 {
-	return is_driver_proven(v, &v->m->record.target);
+	return rule_is_proven(v, &v->m->record.target);
 }
-static void finish_replaced(const struct view *v, struct decision *d)
+static bool is_valid_too_soon(const struct view *v)
+{
+	return is_valid(v) && rule_is_kubelet_behind(v);
+}
+static bool is_valid_and_short(const struct view *v)
+{
+	return is_valid(v) && rule_is_short(v);
+}
+// The state after its release.
+static enum node_phase settle_replaced(const struct view *v, struct decision *d)
 {
 	struct target_hash goal = transition_goal(v);
 	const struct record *r = &v->m->record;
@@ -106,10 +115,19 @@ static void finish_replaced(const struct view *v, struct decision *d)
 		d->next.drains.failed = 0;
 	if (target_hash_eq(&d->next.failed, &d->next.target))
 		d->next.failed = TARGET_HASH_NONE;
-	d->next.previous = TARGET_HASH_NONE;
 	// One that is to be left alone has no goal, and is no rollback that somebody has to look at.
 	enum node_phase other = rule_stand_down_reason(v) != REASON_NONE ? PHASE_IDLE : PHASE_ROLLEDBACK;
-	rule_release_node(v, d, is_goal || !is_back ? PHASE_DONE : other, REASON_NONE, "");
+	return is_goal || !is_back ? PHASE_DONE : other;
+}
+static void finish_replaced(const struct view *v, struct decision *d)
+{
+	enum node_phase outcome = settle_replaced(v, d);
+	d->next.previous = TARGET_HASH_NONE;
+	rule_release_node(v, d, outcome, REASON_NONE, "");
+}
+static void await_replaced(const struct view *v, struct decision *d)
+{
+	rule_await_release(v, d, settle_replaced(v, d), NULL);
 }
 static bool is_probe_again(const struct view *v)
 {
@@ -151,14 +169,26 @@ static void restore_unproven(const struct view *v, struct decision *d)
 static bool is_restore_proven(const struct view *v)
 {
 	struct target_hash back = rule_previous_driver(v);
-	return is_driver_proven(v, &back);
+	return rule_is_proven(v, &back);
+}
+static bool is_restored_and_short(const struct view *v)
+{
+	return is_restore_proven(v) && rule_is_short(v);
+}
+static enum node_phase restored_outcome(const struct record *r)
+{
+	bool is_bad = target_hash_is_set(&r->failed) && target_hash_eq(&r->failed, &r->target);
+	return is_bad ? PHASE_ROLLEDBACK : PHASE_IDLE;
 }
 static void finish_restored(const struct view *v, struct decision *d)
 {
 	const struct record *r = &v->m->record;
-	bool is_bad = target_hash_is_set(&r->failed) && target_hash_eq(&r->failed, &r->target);
 	d->next.previous = TARGET_HASH_NONE;
-	rule_release_node(v, d, is_bad ? PHASE_ROLLEDBACK : PHASE_IDLE, r->reason.code, r->reason.object);
+	rule_release_node(v, d, restored_outcome(r), r->reason.code, r->reason.object);
+}
+static void await_restored(const struct view *v, struct decision *d)
+{
+	rule_await_release(v, d, restored_outcome(&v->m->record), &v->m->record.reason);
 }
 static bool has_no_previous_driver(const struct view *v)
 {
@@ -224,7 +254,6 @@ static void finish_release(const struct view *v, struct decision *d)
 	struct reason why = v->m->record.reason;
 	enum node_phase outcome = v->m->record.outcome;
 	rule_enter_phase(v, d, outcome, why.code, why.object);
-	d->next.outcome = PHASE_IDLE;
 	memset(d->next.pool, 0, sizeof(d->next.pool));
 }
 
@@ -284,7 +313,8 @@ static bool is_healed(const struct view *v)
 	const struct record *own = &v->m->record;
 	// A drain timed out, and onTimeout is hold: nothing was touched, so nothing can have been repaired.
 	bool is_kept = !own->receipt.touched && own->reason.code == REASON_DRAIN_TIMEOUT;
-	return rule_is_provable(v) && !is_kept && rule_stand_down_reason(v) == REASON_NONE;
+	bool is_short = rule_is_release_reason(own->reason.code) && rule_is_short(v);
+	return rule_is_provable(v) && !is_kept && !is_short && rule_stand_down_reason(v) == REASON_NONE;
 }
 static void recover_node(const struct view *v, struct decision *d)
 {
@@ -333,7 +363,7 @@ const struct rule replace_rules[] = {
 	  is_taken_by_operator, leave_cordon, REASON_NONE },
 	{ IN(REPLACING), "the target is loaded: validated, operands restored", is_replace_done, rule_validate_target,
 	  REASON_NONE },
-	{ IN(REPLACING) | IN(VALIDATING), "the rollout is halted, and onHalt is rollback", is_rolled_back,
+	{ IN(REPLACING) | IN(VALIDATING), "the rollout is halted, and onHalt is rollback", rule_is_rolled_back,
 	  restore_previous, REASON_HALTED },
 	{ IN(REPLACING), "the driver was in use, nothing was touched: the drain goes on", is_busy_again, drain_again,
 	  REASON_NONE },
@@ -346,6 +376,10 @@ const struct rule replace_rules[] = {
 	{ IN(REPLACING), "the agent does not answer: stays cordoned", rule_is_silent, fail_node, REASON_AGENT_SILENT },
 	{ IN(REPLACING), "timed out: the previous driver is restored", rule_is_expired, blame_target,
 	  REASON_REPLACE_TIMEOUT },
+	{ IN(VALIDATING), "validated: the kubelet will say what is allocatable since", is_valid_too_soon, NULL,
+	  REASON_NONE },
+	{ IN(VALIDATING), "validated: waits until what was there before is back", is_valid_and_short, await_replaced,
+	  REASON_NONE },
 	{ IN(VALIDATING), "validated: uncordoned", is_valid, finish_replaced, REASON_NONE },
 	{ IN(VALIDATING), "another driver is loaded: the previous one is restored", is_drifted, blame_target,
 	  REASON_DRIFT },
@@ -359,6 +393,8 @@ const struct rule replace_rules[] = {
 	  REASON_NONE },
 	{ IN(RESTORING), "NVIDIA's operator has loaded its own driver: released with that driver", rule_is_handed_over,
 	  leave_to_operator, REASON_NONE },
+	{ IN(RESTORING), "the previous driver is validated: operands run again, until what was there before is back",
+	  is_restored_and_short, await_restored, REASON_NONE },
 	{ IN(RESTORING), "the previous driver is validated: uncordoned", is_restore_proven, finish_restored,
 	  REASON_NONE },
 	{ IN(RESTORING), "there is no previous driver: stays cordoned", has_no_previous_driver, fail_node,

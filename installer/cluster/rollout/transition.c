@@ -170,6 +170,7 @@ void rule_enter_phase(const struct view *v, struct decision *d, enum node_phase 
 		r->deadline = r->receipt.until;
 	r->tries = 0;
 	r->ordered = 0;
+	r->outcome = phase == PHASE_RELEASING ? r->outcome : PHASE_IDLE;
 	// Done, and out of service: whoever wants the node back has to know that no uncordon of ours will come.
 	if (phase == PHASE_DONE && why == REASON_NONE && v->m->facts.is_unschedulable && !r->receipt.is_there)
 		why = REASON_FOREIGN_CORDON;
@@ -241,6 +242,7 @@ void rule_release_node(const struct view *v, struct decision *d, enum node_phase
 	d->next.outcome = outcome;
 	d->cordon = is_ours && v->m->facts.is_unschedulable ? CORDON_OFF : CORDON_KEEP;
 	*receipt = (struct receipt){ 0 };
+	memset(d->next.baseline, 0, sizeof(d->next.baseline));
 }
 
 void rule_count_drain(struct decision *d, bool is_repeat)
@@ -273,6 +275,7 @@ void rule_hand_over(const struct view *v, struct decision *d)
 	rule_take_back_order(v, d);
 	rule_give_back_operands(d);
 	d->next.receipt = (struct receipt){ 0 };
+	memset(d->next.baseline, 0, sizeof(d->next.baseline));
 }
 
 void rule_restore_driver(const struct view *v, struct decision *d, enum reason_code why, bool is_blamed)
@@ -304,7 +307,7 @@ void rule_queue_recovery(const struct view *v, struct decision *d)
 
 const struct rule *transition_next_rule(const struct rule *previous, enum node_phase phase)
 {
-	static const struct rule *const tables[] = { repair_rules, drain_rules, replace_rules };
+	static const struct rule *const tables[] = { repair_rules, drain_rules, release_rules, replace_rules };
 	bool is_behind = !previous;
 	for (size_t t = 0; t < ARRAY_SIZE(tables); t++)
 		for (const struct rule *r = tables[t]; r->text; r++) {
@@ -342,7 +345,7 @@ static void explain_wait(const struct view *v, struct decision *d)
 		set_wait_reason(d, REASON_FOREIGN_COORDINATOR, r->leader);
 		return;
 	}
-	if ((DRAINING & 1U << r->phase) && rule_stand_down_reason(v) == REASON_FOREIGN_CONTROLLER) {
+	if (((DRAINING | IN(RELEASING)) & 1U << r->phase) && rule_stand_down_reason(v) == REASON_FOREIGN_CONTROLLER) {
 		set_wait_reason(d, REASON_FOREIGN_CONTROLLER, rule_stand_down_object(v));
 		return;
 	}
@@ -370,6 +373,9 @@ static void explain_wait(const struct view *v, struct decision *d)
 			set_wait_reason(d, r->reason.code, r->reason.object);
 		else
 			set_wait_reason(d, drain_wait_reason(v), node_state_pods(v->m)->blocker.object);
+		return;
+	case PHASE_RELEASING:
+		transition_is_back(v->m, &d->waits);
 		return;
 	case PHASE_UNKNOWN:
 		set_wait_reason(d, REASON_UNKNOWN_STATE, "");

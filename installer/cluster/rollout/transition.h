@@ -49,6 +49,7 @@ struct decision {
 	struct record next;      // equal to the record when there is nothing to do
 	enum cordon cordon;
 	bool drops_word;     // NVIDIA's label is removed: it is ours, and would start NVIDIA's upgrade controller
+	bool warns;          // an Event of it is a warning, with what `waits` says
 	bool evicts;         // evict pods: it is cordoned by us, has a slot, and holders or pods are left
 	struct reason waits; // why nothing more happens now
 };
@@ -56,6 +57,11 @@ void transition(const struct view *v, struct decision *ret);
 
 // The rules of a state in their order.
 const struct rule *transition_next_rule(const struct rule *previous, enum node_phase phase);
+
+// Whether the node has again what its baseline lists, and what is not there yet.
+bool transition_is_back(const struct node_state *m, struct reason *ret);
+bool transition_waits_for_release(const struct node_state *m); // validated, and still cordoned until that is so
+bool transition_looks_at_operands(const struct node_state *m); // its pods tell
 
 // The target that the node should have now; none: nothing is to change.
 struct target_hash transition_goal(const struct view *v);
