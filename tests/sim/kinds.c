@@ -23,6 +23,8 @@ const struct sim_kind sim_kinds[SIM_KINDS] = {
 	{ .resource = "namespaces", .kind = "Namespace", .group = "", .has_status = true },
 	{ .resource = "customresourcedefinitions", .kind = "CustomResourceDefinition",
 	  .group = "apiextensions.k8s.io" },
+	{ .resource = "resourceslices", .kind = "ResourceSlice", .group = "resource.k8s.io",
+	  .selectable = "spec.nodeName spec.driver" },
 	{ .resource = "driverrollouts", .kind = "DriverRollout", .group = "kmodsmith.io", .version = "v1alpha1",
 	  .is_namespaced = true, .needs_version = true, .has_status = true, .is_versioned = true },
 };

@@ -230,6 +230,22 @@ static void no_device_plugin(struct view *v)
 	no_validator(v);
 	set_baseline("device-plugin", "");
 }
+static void devices_unknown(struct view *v)
+{
+	no_validator(v);
+	set_baseline("devices=8", "");
+	m.facts.seen.devices = DEVICES_UNKNOWN;
+}
+static void one_device(struct view *v)
+{
+	devices_unknown(v);
+	m.facts.seen.devices = 1;
+}
+static void nine_devices(struct view *v)
+{
+	devices_unknown(v);
+	m.facts.seen.devices = 9;
+}
 static void policy_fails(struct view *v)
 {
 	waits_done(v);
@@ -354,6 +370,11 @@ static const struct said_row rows[] = {
 	{ { .name = "the device plugin is not Ready, and there was nothing to count", WAITS },
 	  no_device_plugin,
 	  "nothing, waits: waits-for-operands device-plugin" },
+	{ { .name = "ResourceSlices were not read", WAITS }, devices_unknown, "nothing, waits: pods-unknown" },
+	{ { .name = "too few devices in ResourceSlices", WAITS },
+	  one_device,
+	  "nothing, waits: waits-for-allocatable devices of gpu.nvidia.com 1 of 8" },
+	{ { .name = "more devices in ResourceSlices", WAITS }, nine_devices, RELEASED },
 	{ { .name = "the kubelet is gone: what it said last does not count", WAITS, .not_ready = true },
 	  back_done,
 	  "nothing, waits: not-ready" },

@@ -320,6 +320,57 @@ static void the_validator_has_to_be_ready(void **state)
 	end(&f, &coordinator);
 }
 
+static void set_slice(const struct farm *f, unsigned node, unsigned generation, unsigned devices)
+{
+	static const char all[] = "/apis/resource.k8s.io/v1/resourceslices";
+	auto_str char *list = str_dup(""), *path = str_fmt("%s/s%u", all, node);
+	for (unsigned i = 0; i < devices; i++)
+		str_add(&list, "%s{'name':'gpu-%u'}", i ? "," : "", i);
+	if (!sim_get(f->sim, path))
+		sim_make(f->sim, all,
+			 "{'metadata':{'name':'s%u'},'spec':{'driver':'gpu.nvidia.com','nodeName':'%s','pool':{'name':'"
+			 "p',"
+			 "'generation':1,'resourceSliceCount':1}}}",
+			 node, f->nodes[node].name);
+	sim_merge(f->sim, path, "{'spec':{'pool':{'generation':%u},'devices':[%s]}}", generation, list);
+}
+
+// With DRA no resource is allocatable: devices are published.
+static void devices_of_dra_have_to_be_published(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_coordinator coordinator;
+	farm_begin(&f, NODES, POLICY(""));
+	for (unsigned i = 0; i < NODES; i++) {
+		auto_str char *path = api_node(f.nodes[i].name);
+		sim_merge(f.sim, path, "{'metadata':{'labels':{'nvidia.com/gpu.deploy.dra-driver':'true'}}}");
+		set_slice(&f, i, 1, GPUS);
+		sim_make(
+			f.sim, "/apis/resource.k8s.io/v1/resourceslices",
+			"{'metadata':{'name':'old%u'},'spec':{'driver':'gpu.nvidia.com','nodeName':'%s','pool':{'name':"
+			"'p','generation':0,'resourceSliceCount':1},'devices':[{'name':'gpu-0'}]}}",
+			i, f.nodes[i].name);
+		sim_make(f.sim, "/apis/resource.k8s.io/v1/resourceslices",
+			 "{'metadata':{'name':'nic%u'},'spec':{'driver':'nic.example.com','nodeName':'%s','pool':{'"
+			 "name':"
+			 "'q','generation':9,'resourceSliceCount':1},'devices':[{'name':'nic-0'}]}}",
+			 i, f.nodes[i].name);
+	}
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
+	unsigned first = first_in(&f, "replacing");
+	assert_string_equal(farm_note(&f, first, "kmodsmith.io/baseline"), "devices=8");
+	set_slice(&f, first, 2, GPUS - 1);
+	assert_true(farm_until(&f, &coordinator, 1, "releasing", 1, MINUTES(5)));
+	farm_run(&coordinator, 1, MINUTES(5));
+	assert_true(farm_is_cordoned(&f, first));
+	assert_string_equal(NOTE(&f, first), "waits-for-allocatable devices of gpu.nvidia.com 7 of 8");
+	set_slice(&f, first, 3, GPUS);
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(20)));
+	end(&f, &coordinator);
+}
+
 // All that it needs is on the node: neither the wait nor its deadline begins anew.
 static void the_next_coordinator_goes_on(void **state)
 {
@@ -398,6 +449,7 @@ int main(void)
 		cmocka_unit_test(fail_keeps_a_node_that_has_them_with_neither),
 		cmocka_unit_test(mig_manager_has_to_succeed),
 		cmocka_unit_test(the_validator_has_to_be_ready),
+		cmocka_unit_test(devices_of_dra_have_to_be_published),
 		cmocka_unit_test(the_next_coordinator_goes_on),
 		cmocka_unit_test(a_reboot_while_it_waits_blames_nobody),
 		cmocka_unit_test(a_user_may_uncordon_it),

@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#define DRA_DRIVER "gpu.nvidia.com"
+
 bool drain_is_due(const struct node_cache *f, size_t at)
 {
 	const struct cache_entry *w = &f->entries[at];
@@ -47,10 +49,53 @@ bool drain_claims_gpu(struct kube *k, const json_t *pod)
 			"results");
 		for (size_t n = 0; n < json_array_size(devices); n++)
 			if (str_eq(json_string_value(json_object_get(json_array_get(devices, n), "driver")),
-				   "gpu.nvidia.com"))
+				   DRA_DRIVER))
 				return true;
 	}
 	return false;
+}
+
+struct slices {
+	int64_t generation; // of the pool: older ones are about to go
+	int devices;
+};
+static int count_slice(void *ctx, json_t *slice, struct err *err)
+{
+	struct slices *s = ctx;
+	const json_t *spec = json_object_get(slice, "spec");
+	int64_t generation = json_integer_value(json_object_get(json_object_get(spec, "pool"), "generation"));
+	(void)err;
+	if (!str_eq(json_string_value(json_object_get(spec, "driver")), DRA_DRIVER) || generation < s->generation)
+		return 0;
+	s->devices = generation > s->generation ? 0 : s->devices;
+	s->generation = generation;
+	s->devices += (int)json_array_size(json_object_get(spec, "devices"));
+	return 0;
+}
+
+// Before a cordon where the operand runs that publishes them, and later if they are waited for. Without the right, or
+// on a server without that version, they are not known.
+static int count_devices(struct kube *k, const struct node_state *m, const char *escaped_name, int *ret,
+			 struct err *err)
+{
+	static const char *const record[] = { "spec driver", "spec pool generation", "spec devices name", NULL };
+	struct slices slices = { 0 };
+	bool is_asked = baseline_has(m->record.baseline, BASELINE_DEVICES);
+	for (unsigned i = 0; operands[i].key; i++)
+		is_asked = is_asked ||
+			   (operands[i].is_last && m->record.phase == PHASE_QUEUED && m->facts.operands & 1U << i);
+	if (!is_asked)
+		return 0;
+	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", escaped_name), *version = NULL;
+	struct kube_list list = { .path = "/apis/resource.k8s.io/v1/resourceslices",
+				  .query = query,
+				  .record = record,
+				  .take = count_slice,
+				  .ctx = &slices };
+	if (kube_list(k, &list, &version, err) < 0)
+		return err->code == E_NOT_FOUND || err->code == E_AUTH ? 0 : -1;
+	*ret = slices.devices;
+	return 0;
 }
 
 static bool take_eviction_token(struct evictor *d)
@@ -69,6 +114,7 @@ struct look {
 	int pods, jobs;
 	bool has_evicted, is_blocked, is_refused; // is_blocked: by a budget
 	bool has_plugin, has_validator;
+	int devices;
 	long retry_ms; // Retry-After of the server
 	struct reason blocker;
 	char job[OBJECT_TEXT]; // the first of them
@@ -227,7 +273,7 @@ static void name_foreign_holders(struct look *l, const struct node *n, int holde
 static int keep_pod_check(struct node_state *m, struct cache_entry *w, struct stay stay, const struct look *l,
 			  int64_t now)
 {
-	struct pods_seen *was = &m->facts.seen, none = { .pods = PODS_UNSEEN };
+	struct pods_seen *was = &m->facts.seen, none = { .pods = PODS_UNSEEN, .devices = DEVICES_UNKNOWN };
 	bool is_first_check = !stay_eq(was->stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
 	*was = is_first_check ? none : *was;
 	bool is_same = !is_first_check && was->blocker.code == l->blocker.code &&
@@ -240,11 +286,12 @@ static int keep_pod_check(struct node_state *m, struct cache_entry *w, struct st
 									now,
 				  .blocker = l->blocker,
 				  .blocker_since = is_same ? was->blocker_since : now,
+				  .devices = l->devices,
 				  .has_plugin = l->has_plugin,
 				  .has_validator = l->has_validator };
 	bool is_other = !is_same || seen.pods != was->pods || seen.jobs != was->jobs ||
-			seen.blocked_since != was->blocked_since || seen.has_plugin != was->has_plugin ||
-			seen.has_validator != was->has_validator;
+			seen.blocked_since != was->blocked_since || seen.devices != was->devices ||
+			seen.has_plugin != was->has_plugin || seen.has_validator != was->has_validator;
 	*was = seen;
 	w->look_ms = next_pod_check(w, stay.phase, l);
 	return is_other;
@@ -259,16 +306,18 @@ int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const s
 	struct stay stay = node_state_stay(&f->nodes[at]);
 	const struct node node = { f, name, uid, stay, pool->wait_for && !f->nodes[at].record.receipt.waited };
 	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL };
-	struct look l = { 0 };
+	struct look l = { .devices = DEVICES_UNKNOWN };
 	auto_json json_t *pods = json_array();
 	int held = f->nodes[at].report.holders;
 	auto_str char *escaped = http_escape(name), *version = NULL;
 	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", escaped);
+	const struct node_state before = f->nodes[at];
 	struct kube_list list = {
 		.path = "/api/v1/pods", .query = query, .record = record, .take = keep_pod, .ctx = pods
 	};
 	bool is_seen = kube_list(d->kube, &list, &version, err) == 0 &&
-		       judge_node_pods(d, &node, pods, &rules, evicts, &l, err) == 0;
+		       judge_node_pods(d, &node, pods, &rules, evicts, &l, err) == 0 &&
+		       count_devices(d->kube, &before, escaped, &l.devices, err) == 0;
 	name_foreign_holders(&l, &node, held);
 	at = node_cache_find(f, name, uid);
 	if (at == f->count)

@@ -81,6 +81,13 @@ bool baseline_has(const char *baseline, const char *word)
 	return find_entry(baseline, word, &count);
 }
 
+uint64_t baseline_count(const char *baseline, const char *word)
+{
+	uint64_t count;
+	find_entry(baseline, word, &count);
+	return count;
+}
+
 void baseline_add(char baseline[BASELINE_TEXT], const char *word)
 {
 	size_t len = strlen(baseline);

@@ -15,13 +15,16 @@ void node_state_init(struct node_state *m, const char *name, const char *uid)
 {
 	*m = (struct node_state){ .name = name,
 				  .report.holders = HOLDERS_UNPUBLISHED,
-				  .facts.seen = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN } };
+				  .facts.seen = {
+					  .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN, .devices = DEVICES_UNKNOWN } };
 	snprintf(m->uid, sizeof(m->uid), "%s", uid);
 }
 
 const struct pods_seen *node_state_pods(const struct node_state *m)
 {
-	static const struct pods_seen nothing = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN };
+	static const struct pods_seen nothing = { .pods = PODS_UNSEEN,
+						  .jobs = PODS_UNSEEN,
+						  .devices = DEVICES_UNKNOWN };
 	return stay_eq(m->facts.seen.stay, node_state_stay(m)) ? &m->facts.seen : &nothing;
 }
 

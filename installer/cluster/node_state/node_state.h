@@ -28,7 +28,7 @@ struct report { // written by the node's agent alone
 	} health;
 };
 
-enum { PODS_UNSEEN = -1 };
+enum { PODS_UNSEEN = -1, DEVICES_UNKNOWN = -1 };
 
 struct stay { // of a node in a state; if it returns to the state, that is another stay
 	enum node_phase phase;
@@ -40,6 +40,7 @@ struct pods_seen {                      // at the last look at its pods
 	int64_t blocked_since;          // budgets block every eviction since; 0 = the last one went through
 	struct reason blocker;          // the worst blocker; REASON_NONE = none
 	int64_t blocker_since;          // that has been so since
+	int devices;                    // of DRA, in ResourceSlices; DEVICES_UNKNOWN, also where nobody counts
 	bool has_plugin, has_validator; // NVIDIA's device plugin, and its validator: a pod that is Ready
 };
 

@@ -5,6 +5,7 @@
 // at once, and so is a node without a baseline: it had nothing, or an earlier version cordoned it.
 #include "cluster/rollout/rules_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 enum { KUBELET_S = 10 }; // nodeStatusUpdateFrequency
@@ -14,6 +15,10 @@ void rule_take_baseline(const struct node_state *m, char ret[BASELINE_TEXT])
 	const struct pods_seen *seen = node_state_pods(m);
 	memset(ret, 0, BASELINE_TEXT);
 	memcpy(ret, m->facts.allocatable, strlen(m->facts.allocatable));
+	if (seen->devices > 0) {
+		auto_str char *devices = str_fmt(BASELINE_DEVICES "=%d", seen->devices);
+		baseline_add(ret, devices);
+	}
 	if (!*ret && seen->has_plugin)
 		baseline_add(ret, BASELINE_PLUGIN);
 	if (!*ret)
@@ -48,6 +53,13 @@ bool transition_is_back(const struct node_state *m, struct reason *ret)
 		return set_short(ret, REASON_WAITS_MIG, mig_words[m->facts.mig]);
 	if (!baseline_is_allocatable(baseline, m->facts.allocatable, missing))
 		return set_short(ret, REASON_WAITS_ALLOCATABLE, missing);
+	uint64_t devices = baseline_count(baseline, BASELINE_DEVICES);
+	if (devices && seen->devices == DEVICES_UNKNOWN)
+		return set_short(ret, REASON_PODS_UNKNOWN, "");
+	if (devices > (uint64_t)seen->devices) {
+		auto_str char *text = str_fmt("devices of gpu.nvidia.com %d of %" PRIu64, seen->devices, devices);
+		return set_short(ret, REASON_WAITS_ALLOCATABLE, text);
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(pods); i++) {
 		bool is_there = i == 0 ? seen->has_plugin : seen->has_validator;
 		if (baseline_has(baseline, pods[i]) && !is_there)
@@ -67,7 +79,8 @@ bool transition_looks_at_operands(const struct node_state *m)
 	const struct record *r = &m->record;
 	bool is_failed = r->phase == PHASE_FAILED && rule_is_release_reason(r->reason.code);
 	return (is_failed || transition_waits_for_release(m)) &&
-	       (baseline_has(r->baseline, BASELINE_PLUGIN) || baseline_has(r->baseline, BASELINE_VALIDATOR));
+	       (baseline_has(r->baseline, BASELINE_PLUGIN) || baseline_has(r->baseline, BASELINE_VALIDATOR) ||
+		baseline_has(r->baseline, BASELINE_DEVICES));
 }
 
 bool rule_is_short(const struct view *v)
