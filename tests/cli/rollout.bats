@@ -114,6 +114,27 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_error E_NOT_FOUND "no node 'nobody'"
 }
 
+@test "a node whose GPUs are not back: which, of how many, since when, and what follows" {
+  queue
+  alter "$nodes" ".items[1] |= (.spec.unschedulable = true | .metadata.labels[\"kmodsmith.io/state\"] = \"releasing\" |
+    .status.allocatable = {cpu: \"8\", \"nvidia.com/gpu\": \"7\", \"nvidia.com/hostdev\": \"1\"} |
+    .metadata.annotations += {\"kmodsmith.io/since\": \"2027-01-15T07:55:00Z\", \"kmodsmith.io/deadline\": \"2027-01-15T08:05:00Z\",
+      \"kmodsmith.io/outcome\": \"done\", \"kmodsmith.io/target\": \"$target\", \"kmodsmith.io/go\": \"1.9:validate:$target\",
+      \"kmodsmith.io/baseline\": \"gpu=8\", \"kmodsmith.io/agent.ack\": \"1.9:validate:done\",
+      \"kmodsmith.io/agent.loaded\": \"$target 535.2\", \"kmodsmith.io/agent.health\": \"$target:ok\", \"kmodsmith.io/cordon\":
+        \"{\\\"by\\\":\\\"kmodsmith\\\",\\\"prior\\\":false,\\\"touched\\\":true,\\\"again\\\":0,\\\"until\\\":1800003600}\"})"
+  plan --resumed --node n1
+  assert_status 0
+  assert_output --partial 'n1 is releasing: waits-for-allocatable nvidia.com/gpu 7 of 8'
+  assert_output --partial 'at 2027-01-15T08:05:00Z: the node stays cordoned until all of it is back'
+  assert_output --partial 'device plugin'
+  plan --resumed
+  assert_line --regexp '^n1 .* releasing +ours .* waits-for-allocatable nvidia.com/gpu 7 of 8 '
+  alter "$nodes" '.items[1].status.allocatable["nvidia.com/gpu"] = "8"'
+  plan --resumed --json
+  assert_json "$(node n1 .cordon)" off
+}
+
 @test "why a draining node is where it is: since when, the deadline and what follows, who cordoned it, which drain it is" {
   queue
   alter "$nodes" ".items[1] |= (.spec.unschedulable = true | .metadata.labels[\"kmodsmith.io/state\"] = \"evicting\" |

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Release only what can be used: what has to be back before a node is uncordoned, when it is, and what happens when it
 // is not.
+#include "cluster/rollout/explain.h"
 #include "tests/unit/rollout_said.h"
 
 // nvidia.com/gpu* and nvidia.com/mig-* of a Node, and nothing else.
@@ -455,6 +456,37 @@ static void decisions(void **state)
 	check_said(rows, ARRAY_SIZE(rows));
 }
 
+// What `rollout why` says about the deadline, beside what is done then.
+static void the_deadline_says_what_follows(void **state)
+{
+	(void)state;
+	static const struct {
+		enum on_release_timeout policy;
+		bool is_restored;
+		enum node_phase next;
+		const char *text;
+	} texts[] = {
+		{ RELEASE_HOLD, false, PHASE_RELEASING, "the node stays cordoned until all of it is back" },
+		{ RELEASE_ANYWAY, false, PHASE_RELEASING, "the node returns to service without it" },
+		{ RELEASE_FAIL, false, PHASE_RESTORING, "the previous driver is restored" },
+		{ RELEASE_FAIL, true, PHASE_FAILED, "the node fails and stays cordoned" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		const struct row row = { WAITS, .late = true };
+		struct view v = view_of(&row);
+		struct decision d;
+		(texts[i].is_restored ? waits_restored : waits_done)(&v);
+		pool.on_release_timeout = texts[i].policy;
+		transition(&v, &d);
+		assert_int_equal(d.next.phase, texts[i].next);
+		assert_int_equal(d.warns, texts[i].next == PHASE_RELEASING);
+		assert_string_equal(explain_deadline(&v), texts[i].text);
+	}
+	const struct row row = { .phase = PHASE_RELEASING, .loaded = NEW };
+	struct view v = view_of(&row);
+	assert_string_equal(explain_deadline(&v), ""); // it is released
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -462,6 +494,7 @@ int main(void)
 		cmocka_unit_test(names_and_numbers),
 		cmocka_unit_test(the_baseline_is_what_was_there),
 		cmocka_unit_test(decisions),
+		cmocka_unit_test(the_deadline_says_what_follows),
 	};
 	return cmocka_run_group_tests_name("release", tests, NULL, NULL);
 }
