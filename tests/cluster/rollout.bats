@@ -75,6 +75,31 @@ teardown() { farm_clean; }
   assert_equal "$(node_versions)" "$before"
 }
 
+offers() { # NODE GPUS: the test is its kubelet
+  kube PATCH "/api/v1/nodes/$1/status" "{\"status\": {\"capacity\": {\"nvidia.com/gpu\": \"8\"}, \"allocatable\": {\"nvidia.com/gpu\": \"$2\"}}}" \
+    application/merge-patch+json >/dev/null
+}
+@test "a node stays cordoned until its GPU resources are allocatable again" {
+  local i first
+  farm_loads "$new"
+  for i in 1 2 3; do offers "$(name_of $i)" 8; done
+  farm_start
+  coordinator_start a
+  policy "$new"
+  until_some validating 60
+  first=$(nodes 'map(select(.metadata.labels["kmodsmith.io/state"] == "validating")) | .[0].metadata.name')
+  offers "$first" 7
+  until_some releasing 60
+  renewed
+  assert_equal "$(cordoned)" "$first"
+  kubectl_kmodsmith why "$first"
+  assert_line "$first is releasing: waits-for-allocatable nvidia.com/gpu 7 of 8"
+  metric a 'kmodsmith_nodes_unreleased{pool="gpus",reason="waits-for-allocatable"} 1'
+  offers "$first" 8
+  all_are "done" 120
+  assert_equal "$(cordoned)" ""
+}
+
 @test "D2: a bad target is undone on the first node, and the rollout halts; undo names what it goes back to" {
   farm_start
   coordinator_start a
