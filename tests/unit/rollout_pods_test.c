@@ -167,9 +167,41 @@ static void claims(void **state)
 	assert_string_equal(all, "own made-7");
 }
 
+// Of a DaemonSet, Ready and not ending: the operator's, the chart's, the static manifest's.
+static void operands_that_are_ready(void **state)
+{
+	(void)state;
+#define READY(status) \
+	"'status':{'conditions':[{'type':'Initialized','status':'True'},{'type':'Ready','status':'" status "'}]}"
+#define LABELS(labels) "{'metadata':{'labels':{" labels "}" OF("DaemonSet") "}," READY("True") "}"
+	static const struct {
+		const char *pod, *operand;
+	} rows[] = {
+		{ LABELS("'app':'nvidia-operator-validator'"), BASELINE_VALIDATOR },
+		{ LABELS("'app':'nvidia-device-plugin-daemonset'"), BASELINE_PLUGIN },
+		{ LABELS("'app.kubernetes.io/name':'nvidia-device-plugin'"), BASELINE_PLUGIN },
+		{ LABELS("'name':'nvidia-device-plugin-ds'"), BASELINE_PLUGIN },
+		{ LABELS("'app':'nvidia-dcgm-exporter'"), NULL },
+		{ LABELS("'app':'nvidia-sandbox-device-plugin-daemonset'"), NULL },
+		{ "{'metadata':{'labels':{'app':'nvidia-operator-validator'}" OF("DaemonSet") "}," READY("False") "}",
+		  NULL },
+		{ "{'metadata':{'labels':{'app':'nvidia-operator-validator'}" OF("DaemonSet") "}}", NULL },
+		{ "{'metadata':{'labels':{'app':'nvidia-operator-validator'}" OF("ReplicaSet") "}," READY("True") "}",
+		  NULL },
+		{ "{'metadata':{'labels':{'app':'nvidia-operator-validator'},'deletionTimestamp':'now'" OF(
+			  "DaemonSet") "}," READY("True") "}",
+		  NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_json json_t *pod = parse(rows[i].pod);
+		const char *operand = pod_ready_operand(pod);
+		expect(rows[i].operand ? str_eq(operand, rows[i].operand) : !operand, rows[i].pod);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(verdicts), cmocka_unit_test(jobs),
-					    cmocka_unit_test(claims) };
+					    cmocka_unit_test(claims), cmocka_unit_test(operands_that_are_ready) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

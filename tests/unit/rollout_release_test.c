@@ -435,6 +435,7 @@ static const struct said_row rows[] = {
 	{ { .name = "no pool has it any more: nobody would look after it", WAITS, .late = true, .no_pool = true },
 	  waits_done,
 	  RELEASED },
+	{ { .name = "a label excludes it by now", WAITS, .late = true, .skip = true }, waits_done, RELEASED },
 	{ { .name = "fail: the target is undone", WAITS, .late = true },
 	  policy_fails,
 	  "restoring, for " SHORT ", order taken back, failed new, paused 1, deadline +600s" },

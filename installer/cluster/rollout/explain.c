@@ -30,6 +30,8 @@ const char *explain_deadline(const struct view *v)
 	case PHASE_RELEASING:
 		if (!transition_waits_for_release(v->m))
 			return "";
+		if (v->m->facts.is_skipped)
+			return "the node returns to service without it";
 		return v->pool->on_release_timeout == RELEASE_HOLD ? "the node stays cordoned until all of it is back" :
 		       v->pool->on_release_timeout == RELEASE_ANYWAY ? "the node returns to service without it" :
 		       target_hash_eq(&v->m->record.go.target_hash, &v->m->record.target) ?

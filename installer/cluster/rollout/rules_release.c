@@ -159,9 +159,11 @@ static void prove_again(const struct view *v, struct decision *d)
 	}
 }
 
+// A node that is to be left alone is not kept.
 static bool is_overdue(const struct view *v, enum on_release_timeout what)
 {
-	enum on_release_timeout policy = v->pool ? v->pool->on_release_timeout : RELEASE_ANYWAY;
+	bool is_left = !v->pool || v->m->facts.is_skipped;
+	enum on_release_timeout policy = is_left ? RELEASE_ANYWAY : v->pool->on_release_timeout;
 	return is_awaited(v) && rule_is_expired(v) && policy == what;
 }
 static bool is_released_anyway(const struct view *v)
