@@ -89,8 +89,9 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 	for (size_t i = 0; i < there.count; i++)
 		if (!gpu_results_find(g, there.items[i]))
 			return false;
-	return is_good ||
-	       (record->time && date_parse(record->time, &measured) && time(NULL) - measured < BROKEN_KEEPS_S);
+	// A start that had not ended may have since, and costs nothing to ask for.
+	return is_good || (!gpu_results_count(g, GPU_PENDING) && record->time && date_parse(record->time, &measured) &&
+			   time(NULL) - measured < BROKEN_KEEPS_S);
 }
 
 static void keep_record(const struct transaction *r, const struct gpu_record *record)

@@ -64,6 +64,17 @@ opened() { calls | grep -c '^open nvidia'; }
   assert_equal "$(opened)" 4
 }
 
+@test "a GPU whose start had not ended is asked again by the next start" {
+  machine
+  kmodsmith install --package "$package"
+  assert_status 0
+  jq '.gpus[1].outcome = "pending"' "$ROOT/run/kmodsmith/gpus.json" >"$BATS_TEST_TMPDIR/gpus.json"
+  cp "$BATS_TEST_TMPDIR/gpus.json" "$ROOT/run/kmodsmith/"
+  kmodsmith install --driver 535.261.03
+  assert_status 0
+  assert_equal "$(opened)" 4
+}
+
 @test "--allow-missing-gpus: ready with as many broken ones, which status names; fewer are too few" {
   machine
   broken
