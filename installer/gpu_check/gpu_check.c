@@ -57,7 +57,8 @@ char *gpu_results_text(const struct gpu_results *r)
 		str_fmt("%zu of %zu %s (%.1f s)", works, all, verbs[works ? common_level(r) : GPU_START], r->seconds);
 	for (size_t i = 0; i < r->count; i++)
 		if (r->items[i].outcome != GPU_WORKS)
-			str_add(&text, "; %s: %s", r->items[i].address, r->items[i].reason);
+			str_add(&text, "; %s: %s", r->items[i].address,
+				r->items[i].reason ? r->items[i].reason : outcomes[r->items[i].outcome]);
 	return TAKE(text);
 }
 

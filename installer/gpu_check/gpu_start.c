@@ -25,7 +25,7 @@ struct wait_open_complete {
 };
 #define WAIT_OPEN_COMPLETE _IOWR('F', 218, struct wait_open_complete)
 
-// 0, or the errno of the start. An older driver, which does not know the call, has started the GPU in open().
+// 0, or the errno of the start.
 static int wait_for_start(int fd)
 {
 	struct wait_open_complete done = { 0 };
@@ -36,15 +36,19 @@ static int wait_for_start(int fd)
 	return r < 0 ? 0 : -done.rc;
 }
 
-static int open_gpu(const struct sys *sys, int dev, const char *name, int *ret_fd)
+// A driver that does not know the call, and complains of it in the kernel's log, has started the GPU in open().
+static int open_gpu(const struct gpu_start *s, int dev, const char *name, int *ret_fd)
 {
-	*ret_fd = sys->device_open(sys, dev, name);
-	return *ret_fd < 0 ? errno : wait_for_start(*ret_fd);
+	enum { FIRST_BRANCH = 550 };
+	*ret_fd = s->sys->device_open(s->sys, dev, name);
+	if (*ret_fd < 0)
+		return errno;
+	return gpu_driver_branch(s->facts->loaded.version) < FIRST_BRANCH ? 0 : wait_for_start(*ret_fd);
 }
 
 // In the child: answers, then holds the GPU until the other end is closed. It takes no signal of a terminal, which
 // would end a start half-way, and keeps nothing open that its parent wants to be rid of, such as the node's lock.
-static void hold_gpu(const struct sys *sys, int dev, const char *name, int link)
+static void hold_gpu(const struct gpu_start *s, int dev, const char *name, int link)
 {
 	int fd, error;
 	char ignored;
@@ -54,7 +58,7 @@ static void hold_gpu(const struct sys *sys, int dev, const char *name, int link)
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	int low = dup2(link, 0), dir = dup2(dev, 1);
 	closefrom(2);
-	error = open_gpu(sys, dir, name, &fd);
+	error = open_gpu(s, dir, name, &fd);
 	if (write(low, &error, sizeof(error)) == (ssize_t)sizeof(error) && !error)
 		while (read(low, &ignored, 1) < 0 && errno == EINTR)
 			;
@@ -74,7 +78,7 @@ static int begin_start(const struct gpu_start *s, const char *name, struct gpu_h
 	if (child < 0)
 		return err_set(err, errno, "start a process");
 	if (child == 0)
-		hold_gpu(s->sys, dev, name, other);
+		hold_gpu(s, dev, name, other);
 	*ret = (struct gpu_hold){ .child = child, .link = TAKE_FD(link) };
 	return 0;
 }
@@ -115,7 +119,7 @@ static int start_recorded(const struct gpu_start *s, const char *name, int *ret_
 	auto_fd int dev = root_open(s->dev_root, "dev", O_RDONLY | O_DIRECTORY, err);
 	if (dev < 0)
 		return -1;
-	*ret_error = open_gpu(s->sys, dev, name, &fd);
+	*ret_error = open_gpu(s, dev, name, &fd);
 	return 1;
 }
 
