@@ -37,7 +37,8 @@ same "no device node is missing or wrong" "$?" 0
 say idle.json "$program" status --json
 say status.json "$program" status --check-gpus --json
 same "every GPU works" "$(ours "sorted({g['outcome'] for g in s['gpu_check']['gpus']})")" "['works']"
-same "GPUs as the kernel has them" "$(ours "' '.join(g['address'] for g in s['gpu_check']['gpus'])")" "$(find /proc/driver/nvidia/gpus -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | paste -sd' ')"
+addresses=$(find /proc/driver/nvidia/gpus -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | paste -sd' ')
+same "GPUs as the kernel has them" "$(ours "' '.join(g['address'] for g in s['gpu_check']['gpus'])")" "$addresses"
 if has nvidia-smi; then
   say smi nvidia-smi -q
   say smi-list nvidia-smi -L # the check beside it is measure P13

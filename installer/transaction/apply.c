@@ -210,7 +210,8 @@ static void drop_failed_modules(struct transaction *r)
 // A GPU is broken that no driver mends.
 static bool is_gpu_fault(const struct transaction *r, const struct err *err)
 {
-	return r->is_gpu_at_fault && (err->code == E_GPU_START || err->code == E_GPU_FAULT || err->code == E_GPU_UNTESTED);
+	return r->is_gpu_at_fault &&
+	       (err->code == E_GPU_START || err->code == E_GPU_FAULT || err->code == E_GPU_UNTESTED);
 }
 
 // Which GPUs work with the driver that is back.
