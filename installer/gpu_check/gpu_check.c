@@ -2,6 +2,7 @@
 #include "gpu_check/gpu_check.h"
 
 static const char *const levels[] = { "none", "start", "answer", "compute" };
+static const char *const fabrics[] = { "none", "not started", "in progress", "completed" };
 static const char *const outcomes[] = { "untested", "works", "broken", "pending", "excluded" };
 
 void gpu_result_done(struct gpu_result *gpu)
@@ -67,21 +68,18 @@ const char *gpu_level_name(enum gpu_level level)
 	return levels[level];
 }
 
-const char *gpu_outcome_name(enum gpu_outcome outcome)
-{
-	return outcomes[outcome];
-}
-
 json_t *gpu_results_json(const struct gpu_results *r)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < r->count; i++) {
 		const struct gpu_result *g = &r->items[i];
-		json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "address",
-						      g->address, "minor", g->minor, "level", levels[g->level],
-						      "outcome", outcomes[g->outcome], "reset_due", g->is_reset_due,
-						      "reason", json_text(g->reason), "uuid", json_text(g->uuid),
-						      "name", json_text(g->name), "note", json_text(g->note)));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:i, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:s, s:i}", "address",
+						g->address, "minor", g->minor, "level", levels[g->level], "outcome",
+						outcomes[g->outcome], "reset_due", g->is_reset_due, "reason",
+						json_text(g->reason), "uuid", json_text(g->uuid), "name",
+						json_text(g->name), "note", json_text(g->note), "fabric",
+						fabrics[g->fabric], "recovery", g->recovery));
 	}
 	return json_pack("{s:f, s:o}", "seconds", r->seconds, "gpus", list);
 }
@@ -96,7 +94,7 @@ static bool parse_word(const json_t *json, const char *key, const char *const *w
 
 void gpu_results_parse(const json_t *json, struct gpu_results *ret)
 {
-	size_t i, level, outcome;
+	size_t i, level, outcome, fabric;
 	json_t *one;
 	ret->seconds = json_number_value(json_object_get(json, "seconds"));
 	json_array_foreach(json_object_get(json, "gpus"), i, one)
@@ -105,6 +103,7 @@ void gpu_results_parse(const json_t *json, struct gpu_results *ret)
 		    !parse_word(one, "level", levels, ARRAY_SIZE(levels), &level) ||
 		    !parse_word(one, "outcome", outcomes, ARRAY_SIZE(outcomes), &outcome))
 			continue;
+		bool has_fabric = parse_word(one, "fabric", fabrics, ARRAY_SIZE(fabrics), &fabric);
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
 		ret->items[ret->count++] =
 			(struct gpu_result){ .address = json_text_dup(one, "address"),
@@ -115,6 +114,8 @@ void gpu_results_parse(const json_t *json, struct gpu_results *ret)
 					     .reason = json_text_dup(one, "reason"),
 					     .uuid = json_text_dup(one, "uuid"),
 					     .name = json_text_dup(one, "name"),
-					     .note = json_text_dup(one, "note") };
+					     .note = json_text_dup(one, "note"),
+					     .fabric = has_fabric ? (enum gpu_fabric)fabric : GPU_FABRIC_NONE,
+					     .recovery = (int)json_integer_value(json_object_get(one, "recovery")) };
 	}
 }

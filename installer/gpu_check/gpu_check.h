@@ -57,4 +57,3 @@ char *gpu_results_text(const struct gpu_results *r);
 json_t *gpu_results_json(const struct gpu_results *r); // {seconds, gpus: [{address, minor, level, outcome, ...}]}
 void gpu_results_parse(const json_t *json, struct gpu_results *ret); // what is not of this shape is left out
 const char *gpu_level_name(enum gpu_level level);                    // "none", "start", "answer", "compute"
-const char *gpu_outcome_name(enum gpu_outcome outcome); // "untested", "works", "broken", "pending", "excluded"

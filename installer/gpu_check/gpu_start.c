@@ -18,22 +18,18 @@
 
 static const char CHILD[] = "gpu-start"; // what the processes that open GPUs are called
 
-// kernel-open/common/inc/nv-ioctl.h and nv-ioctl-numbers.h
-struct wait_open_complete {
-	int rc; // of the open, negative
-	uint32_t adapter_status;
-};
-#define WAIT_OPEN_COMPLETE _IOWR('F', 218, struct wait_open_complete)
+// kernel-open/common/inc/nv-ioctl.h and nv-ioctl-numbers.h: {what the open came to, negative; adapter status}
+#define WAIT_OPEN_COMPLETE _IOWR('F', 218, int32_t[2])
 
 // 0, or the errno of the start.
 static int wait_for_start(int fd)
 {
-	struct wait_open_complete done = { 0 };
+	int32_t done[2] = { 0 };
 	int r;
 	do {
-		r = ioctl(fd, WAIT_OPEN_COMPLETE, &done);
+		r = ioctl(fd, WAIT_OPEN_COMPLETE, done);
 	} while (r < 0 && errno == EINTR);
-	return r < 0 ? 0 : -done.rc;
+	return r < 0 ? 0 : -done[0];
 }
 
 // A driver that does not know the call, and complains of it in the kernel's log, has started the GPU in open().

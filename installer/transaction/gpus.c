@@ -66,6 +66,9 @@ static bool is_driver_at_fault(const struct transaction *r, const struct gpu_res
 	if (!r->is_before_known && driver_state_same(&r->target, &r->journal.last_good))
 		return false;
 	gpu_record_last(r->a->state, &last, &ignored);
+	// What an attempt at this very driver measured that was cut off is no look before it.
+	if (!r->is_before_known && gpu_record_is_of(&last, r->target.version, r->target.flavour))
+		gpu_record_done(&last);
 	for (size_t i = 0; i < now->count; i++) {
 		const struct gpu_result *g = &now->items[i];
 		if (g->outcome == GPU_BROKEN && !g->is_reset_due && has_worked(r, &last, g))

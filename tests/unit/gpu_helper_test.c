@@ -2,6 +2,7 @@
 // The GPU check's own process on stand-ins for NVIDIA's libraries (tests/gpu): what they say, and all that they can do
 // to a process.
 #include "gpu_check/gpu_helper.h"
+#include "gpu_check/gpu_record.h"
 
 #include "base/core/date.h"
 #include "base/process/proc.h"
@@ -98,7 +99,7 @@ static pid_t compute(const char *behaviour, int deadline_ms, struct gpu_result *
 	return gpu_helper_compute(&helper, gpu);
 }
 
-static void gpus_done(struct gpu_result *gpus, size_t count)
+static void free_gpus(struct gpu_result *gpus, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		gpu_result_done(&gpus[i]);
@@ -177,7 +178,7 @@ static void test_not_started(void **state)
 	assert_string_equal(items[0].reason, "no firmware");
 	assert_int_equal(items[1].level, GPU_ANSWER);
 	assert_int_equal(items[1].outcome, GPU_WORKS);
-	gpus_done(items, ARRAY_SIZE(items));
+	free_gpus(items, ARRAY_SIZE(items));
 }
 
 static void test_facts(void **state)
@@ -198,14 +199,14 @@ static void test_facts(void **state)
 	}
 	assert_int_equal(gpus[1].outcome, GPU_BROKEN);
 	assert_null(gpus[1].uuid);
-	gpus_done(gpus, GPUS);
+	free_gpus(gpus, GPUS);
 	// A driver that lacks newer functions.
 	assert_int_equal(answer("version 123.40\nmig 1\nrecovery 1\nfabric 2\n", "123.40", DEADLINE_MS, gpus, GPUS), 0);
 	for (size_t i = 0; i < GPUS; i++) {
 		assert_int_equal(gpus[i].outcome, GPU_WORKS);
 		assert_false(gpus[i].is_mig || gpus[i].recovery || gpus[i].fabric);
 	}
-	gpus_done(gpus, GPUS);
+	free_gpus(gpus, GPUS);
 }
 
 // What a library does to its process.
@@ -245,7 +246,7 @@ static void test_accidents(void **state)
 				fail_msg("%s: %zu is %d: %s", rows[i].behaviour, j, gpus[j].outcome, gpus[j].reason);
 		if (!has(gpus[1].reason, rows[i].reason))
 			fail_msg("%s: %s", rows[i].behaviour, gpus[1].reason);
-		gpus_done(gpus, GPUS);
+		free_gpus(gpus, GPUS);
 	}
 }
 
@@ -410,7 +411,7 @@ static void test_left_behind(void **state)
 	assert_non_null(strstr(gpus[1].reason, "cannot be ended"));
 	assert_int_equal(gpus[2].outcome, GPU_UNTESTED);
 	assert_non_null(strstr(gpus[2].reason, "not asked, because of another GPU"));
-	gpus_done(gpus, GPUS);
+	free_gpus(gpus, GPUS);
 	assert_int_equal(kill(left, SIGKILL), 0);
 	assert_int_equal(waitpid(left, NULL, 0), left);
 }
@@ -470,20 +471,76 @@ static void test_other_root(void **state)
 	gpu_result_done(&gpu);
 }
 
+static int open_at_once(const struct sys *sys, int dev, const char *name)
+{
+	(void)sys, (void)dev, (void)name;
+	return open("/dev/null", O_RDWR);
+}
+
+// As deep as was asked for, and as each GPU can be asked; what nobody could find out speaks against no GPU. After
+// test_other_root() the folder has a C library.
+static void test_measure(void **state)
+{
+	(void)state;
+	needs_programs_in_memory();
+	if (geteuid() != 0)
+		skip();
+	static const struct {
+		const char *behaviour;
+		enum gpu_level deepest;
+		const char *said, *note;
+		int code;
+	} rows[] = {
+		{ "", GPU_COMPUTE, "3 of 3 start, answer and compute", NULL, 0 },
+		{ "", GPU_ANSWER, "3 of 3 start and answer", NULL, 0 },
+		{ "", GPU_START, "3 of 3 start (", NULL, 0 },
+		{ "fabric 2\n", GPU_COMPUTE, "3 of 3 start (", "not asked to answer: ", 0 },
+		{ "cuInit 802\n", GPU_COMPUTE, "3 of 3 start and answer", "not asked to compute: ", 0 },
+		{ "0000:86:00.0 15\n", GPU_COMPUTE, "2 of 3 start, answer and compute", NULL, E_GPU_FAULT },
+		{ "kernel_flips 8\n", GPU_COMPUTE, "0 of 3 start", NULL, E_GPU_FAULT },
+	};
+	struct sys sys = *sys_real();
+	struct gpu gpus[GPUS] = { 0 };
+	char version[] = VERSION;
+	struct progress progress = { 0 };
+	struct facts facts = { .gpus = { .items = gpus, .count = GPUS }, .loaded = { .version = version } };
+	sys.device_open = open_at_once;
+	folder_dir(&folder, "dev");
+	for (unsigned i = 0; i < GPUS; i++) {
+		auto_str char *path = str_fmt("proc/driver/nvidia/gpus/%s/information", addresses[i]);
+		tempdir_write(&folder, path, "Device Minor: 0\n");
+		gpus[i].device = 0x2330;
+		snprintf(gpus[i].address, sizeof(gpus[i].address), "%s", addresses[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_gpu_record struct gpu_record record = { 0 };
+		auto_gpu_holds struct gpu_holds holds = { 0 };
+		struct err err = { 0 };
+		const struct gpu_check check = { .start = { .kern = &folder.root,
+							    .dev_root = &folder.root,
+							    .sys = &sys,
+							    .facts = &facts,
+							    .progress = &progress },
+						 .host = &folder.root,
+						 .deepest = rows[i].deepest };
+		folder_file(&folder, DIR "/behaviour", rows[i].behaviour);
+		assert_int_equal(gpu_record_measure(&check, &record, &holds, &err), 0);
+		auto_str char *text = gpu_results_text(&record.results);
+		if (!str_starts(text, rows[i].said) || !has(record.results.items[0].note, rows[i].note))
+			fail_msg("'%s': %s, %s", rows[i].behaviour, text, record.results.items[0].note);
+		expect((gpu_record_check(&record, &err) < 0 ? err.code : 0) == rows[i].code, rows[i].behaviour);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answers),
-		cmocka_unit_test(test_facts),
-		cmocka_unit_test(test_not_started),
-		cmocka_unit_test(test_accidents),
-		cmocka_unit_test(test_computes),
-		cmocka_unit_test(test_no_device),
-		cmocka_unit_test(test_left_behind),
-		cmocka_unit_test(test_no_user_space),
-		cmocka_unit_test(test_other_root),
-		cmocka_unit_test(test_nothing_stays),
-		cmocka_unit_test(test_memory_without_programs),
+		cmocka_unit_test(test_answers),       cmocka_unit_test(test_facts),
+		cmocka_unit_test(test_not_started),   cmocka_unit_test(test_accidents),
+		cmocka_unit_test(test_computes),      cmocka_unit_test(test_no_device),
+		cmocka_unit_test(test_left_behind),   cmocka_unit_test(test_no_user_space),
+		cmocka_unit_test(test_other_root),    cmocka_unit_test(test_measure),
+		cmocka_unit_test(test_nothing_stays), cmocka_unit_test(test_memory_without_programs),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
