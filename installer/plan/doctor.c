@@ -4,6 +4,7 @@
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
 #include "acquire/signing.h"
+#include "gpu_check/gpu_record.h"
 #include "holders/holders.h"
 #include "holders/unbind.h"
 #include "host/existing_driver.h"
@@ -125,6 +126,21 @@ static void examine_choice(struct doctor *x)
 		add_finding(x, NAME, DOCTOR_PASS, 0, "%s", support);
 }
 
+// Of the driver that is loaded, as somebody has measured it in this boot: no precondition, but what an install is for.
+static void examine_measured(struct doctor *x)
+{
+	auto_gpu_record struct gpu_record r = { 0 };
+	const struct modules *l = &x->facts.loaded;
+	struct err why = { 0 };
+	if (gpu_record_read(x->host, x->facts.host.boot_id, &r, &why) <= 0 ||
+	    !gpu_record_is_of(&r, l->version, module_type_name(l->flavour)))
+		return;
+	auto_str char *text = gpu_results_text(&r.results);
+	bool is_good = gpu_record_check(&r, &why) == 0;
+	add_finding(x, "gpu check", is_good ? DOCTOR_PASS : DOCTOR_WARN, is_good ? 0 : why.code, "%s, at %s", text,
+		    r.time);
+}
+
 static void examine_gpus(struct doctor *x)
 {
 	struct err err;
@@ -138,6 +154,7 @@ static void examine_gpus(struct doctor *x)
 	else
 		add_finding(x, "gpu", DOCTOR_PASS, 0, "%s, first %s %s", counted, first->address,
 			    gpu_architecture(first->device));
+	examine_measured(x);
 	examine_choice(x);
 	auto_served_gpus struct gpus served = { 0 }; // another driver may have the rest
 	gpu_support_served(g, x->facts.loaded.version, x->facts.loaded.flavour, &served);

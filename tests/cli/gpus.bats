@@ -45,6 +45,8 @@ opened() { calls | grep -c '^open nvidia'; }
   kmodsmith status
   assert_status 1
   assert_line --regexp "^FAIL +gpus +1 of 2 start \([0-9.]+ s\); $second: GSP firmware did not boot"
+  kmodsmith doctor
+  assert_line --regexp "^warn +gpu check +E_GPU_START: 1 of 2 start \([0-9.]+ s\); $second: .*, at 20"
   refute_line --partial "bad target"
   kmodsmith probe readiness
   assert_status 1
