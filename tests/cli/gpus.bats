@@ -48,6 +48,8 @@ opened() { calls | grep -c '^open nvidia'; }
   kmodsmith doctor
   assert_line --regexp "^warn +gpu check +E_GPU_START: 1 of 2 start \([0-9.]+ s\); $second: .*, at 20"
   refute_line --partial "bad target"
+  kmodsmith status --json
+  assert_json .error.code E_GPU_START # an agent that is told to validate reports it
   kmodsmith probe readiness
   assert_status 1
 }

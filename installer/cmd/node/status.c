@@ -209,6 +209,9 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 		if (host_read_config(&m.host, &m.kern, f.host.release, &f.host.config, &f.host.config_source, err) < 0)
 			return -1;
 		auto_json json_t *json = last_run_json(status_json_all(&f, &s), file);
+		struct err failed;
+		json_object_set_new(json, "error",
+				    status_error(&s, &failed) < 0 ? status_json_error(&failed) : json_null());
 		json_object_set_new(json, "next", json_text(next));
 		json_object_set_new(json, "journal", j.since ? journal_json(&j) : json_null());
 		json_object_set_new(json, "daemons", daemon_record_json(&daemons, &m.kern));
