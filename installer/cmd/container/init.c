@@ -16,7 +16,7 @@
 
 #include <stdio.h>
 
-extern const struct cmd cmd_agent;
+extern const struct cmd cmd_agent, cmd_status;
 
 enum { MOFED_WAIT_S = 1200 };
 
@@ -83,6 +83,7 @@ struct init_start {
 	struct service_xid xid;
 	struct service_part xid_part;
 	struct gpu_holds holds; // what was started stays so until a daemon keeps it: each start costs seconds
+	bool is_fabric_due;     // with NVSwitches a GPU answers only once the fabric manager is up
 	bool has_reporter, has_xid, is_agent_down;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
@@ -248,11 +249,28 @@ static int install_driver(struct init_start *s, sigset_t *stop, struct err *err)
 	}
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
+	s->is_fabric_due =
+		is_change && !job.request.gpus.is_off && gpus_count_ours(&job.session.facts.gpus, GPU_SWITCH) > 0;
 	s->holds = job.session.holds;
 	job.session.holds = (struct gpu_holds){ 0 };
 	service_block(stop);
 	log_info("ready: driver %s, %s", job.session.plan.driver, module_type_name(job.session.plan.flavour));
 	return 1;
+}
+
+// What install_driver() could not ask yet. A child of its own, because it takes seconds.
+static void ask_gpus(struct init_start *s)
+{
+	auto_launch_words struct launch_words words = { 0 };
+	struct err why;
+	pid_t ignored;
+	strv_add(&words.args, str_dup(cmd_status.name));
+	strv_add(&words.args, str_dup("--check-gpus"));
+	strv_add(&words.args, str_dup("--quiet"));
+	opt_words(passed_on, s->values, &cmd_status, &words.args, &words.env);
+	if (launch_self(&words, &ignored, NULL, &why) < 0)
+		log_warn("the GPUs are not asked once more: %s", why.text);
+	s->is_fabric_due = false;
 }
 
 // Once every daemon that the GPUs need is up, nvidia-persistenced keeps them started, where it runs. The operator is
@@ -262,6 +280,8 @@ static void tell_daemons(void *ctx, bool is_well)
 	struct err why = { 0 };
 	struct init_start *s = ctx;
 	gpu_holds_release(&s->holds);
+	if (is_well && s->is_fabric_due)
+		ask_gpus(s);
 	if (!s->values->is_operator)
 		return;
 	int r = !is_well || s->is_told ? gpu_operator_write_ready(&s->machine.host, is_well, &why) :

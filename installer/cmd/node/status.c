@@ -140,6 +140,19 @@ static json_t *last_run_json(json_t *json, const json_t *file)
 	return json;
 }
 
+// What status.json and the metrics say, too.
+static int publish_measured(const struct machine *m, const struct facts *f, const struct root *dev_root,
+			    struct err *err)
+{
+	auto_status struct status s = { 0 };
+	auto_daemon_record struct daemon_record daemons = { 0 };
+	if (status_read(f, &m->host, &m->kern, dev_root, &m->sys, &s, err) < 0 ||
+	    daemon_record_read(&m->host, f->host.boot_id, &daemons, err) < 0)
+		return -1;
+	status_daemons(&s, &daemons, &m->kern);
+	return status_file_refresh(&m->host, f, &s, err);
+}
+
 // What is measured replaces the last measurement; who is changing the node measures for itself.
 static int check_gpus_now(const struct machine *m, const struct facts *f, const struct root *dev_root,
 			  const struct root *state, struct err *err)
@@ -164,7 +177,9 @@ static int check_gpus_now(const struct machine *m, const struct facts *f, const 
 	if (gpu_record_measure(&check, &now, &holds, err) < 0)
 		return err_wrap(err, "check the GPUs");
 	now.allowed = last.allowed;
-	return gpu_record_write(&m->host, state->fd >= 0 ? state : NULL, f->host.boot_id, &now, err);
+	if (gpu_record_write(&m->host, state->fd >= 0 ? state : NULL, f->host.boot_id, &now, err) < 0)
+		return -1;
+	return publish_measured(m, f, dev_root, err) < 0 ? -1 : 0;
 }
 
 static int run_status(void *values, char **args, size_t count, struct err *err)
