@@ -459,6 +459,7 @@ static int begin_recovery(struct transaction *r, struct err *err)
 static int load_last_good(struct transaction *r, struct err *err)
 {
 	auto_strv struct strv order = { 0 }, gone = { 0 };
+	gpu_holds_release(r->a->holds); // of the run that failed
 	if (modules_unload_order(&r->a->facts->loaded, &order, err) < 0 ||
 	    unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err) < 0 ||
 	    step_undo_unload(r, err) < 0)
