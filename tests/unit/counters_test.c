@@ -6,7 +6,8 @@
 static void move(struct counters *t, enum node_phase from, enum node_phase to, int64_t seconds, enum failing failing)
 {
 	static const struct reason none;
-	metrics_count_phase(t, &(struct phase_change){ "n", "rule", from, to, { 1, 1 }, &none, seconds, failing });
+	metrics_count_phase(t,
+			    &(struct phase_change){ "n", "rule", from, to, { 1, 1 }, &none, seconds, failing, false });
 }
 
 static void states(void **state)

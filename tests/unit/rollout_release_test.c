@@ -312,9 +312,9 @@ static void operator_upgrades(struct view *v)
 	m.facts.upgrade = UPGRADE_POD_RESTART;
 }
 
-#define PROVEN(phase_, with)                                                                                           \
-	.phase = PHASE_##phase_, OURS, .touched = true, .attempts = 1, .go = VERB_VALIDATE, .ago = 30, .loaded = with, \
-	.health = with, .answer = RESULT_DONE
+#define PROVEN(phase_, with)                                                                           \
+	.phase = PHASE_##phase_, OURS, .touched = true, .attempts = 1, .go = VERB_VALIDATE, .ago = 30, \
+	.loaded = (with), .health = (with), .answer = RESULT_DONE
 #define WAITS PROVEN(RELEASING, NEW)
 #define SHORT "waits-for-allocatable nvidia.com/gpu 7 of 8"
 #define RELEASED \
