@@ -54,7 +54,7 @@ static int write_bundle_tar(const struct layout *l, int fd, const char *name, st
 	auto_strv struct strv names = { 0 };
 	auto_pack struct pack *pack = NULL;
 	// The small files come first: a reader knows the contents before it meets the first blob.
-	if (pack_new(fd, name, false, &pack, err) < 0 || root_list(&l->root, "blobs/sha256", &names, err) < 0 ||
+	if (pack_new(fd, name, PACK_PLAIN, &pack, err) < 0 || root_list(&l->root, "blobs/sha256", &names, err) < 0 ||
 	    pack_layout_file(pack, &l->root, "oci-layout", err) < 0 ||
 	    pack_layout_file(pack, &l->root, "index.json", err) < 0 || pack_dir(pack, "blobs", err) < 0 ||
 	    pack_dir(pack, "blobs/sha256", err) < 0)

@@ -258,7 +258,7 @@ int layout_layer_put(const struct layout *into, const char *title,
 	auto_fd int fd = root_create(&into->root, temporary, err);
 	if (fd < 0)
 		return -1;
-	int r = pack_new(fd, temporary, true, &pack, err) < 0 || fill(ctx, pack, err) < 0 ?
+	int r = pack_new(fd, temporary, PACK_ZSTD, &pack, err) < 0 || fill(ctx, pack, err) < 0 ?
 			-1 :
 			pack_close(pack, d.digest, ret_diff_id, &d.size, err);
 	if (r == 0 && fsync(fd) < 0)

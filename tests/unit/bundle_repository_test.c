@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/local.h"
 
-#include "tests/unit/pack_data.h"
+#include "base/archive/pack.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -27,7 +27,7 @@ static struct repository *bundle(const struct sample *s, const char *prefix)
 	size_t len;
 	auto_str char *file = str_fmt("%s/b.tar", s->folder.path);
 	auto_fd int fd = root_create(&s->folder.root, "b.tar", &err);
-	assert_int_equal(pack_new(fd, "b", false, &p, &err), 0);
+	assert_int_equal(pack_new(fd, "b", PACK_PLAIN, &p, &err), 0);
 	assert_int_equal(root_read(&s->layout.root, "index.json", &index, &len, &err), 1);
 	assert_int_equal(pack_dir(p, "./", &err), 0);
 	assert_int_equal(pack_data(p, names[0], MARK, strlen(MARK), &err), 0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/payload/payload.h"
 
+#include "base/archive/pack.h"
 #include "precompiled/package/asset.h"
 #include "precompiled/payload/image_dir.h"
 #include "precompiled/payload/version_check.h"
 #include "tests/unit/library.h"
-#include "tests/unit/pack_data.h"
 #include "tests/unit/tempdir.h"
 
 static void test_versions_in_names(void **state)
@@ -70,7 +70,7 @@ static void archive(const struct folder *f, const char *name, const struct membe
 	auto_fd int fd = root_create(&f->root, name, &err);
 	if (str_ends(name, ".run"))
 		assert_int_equal(write(fd, SCRIPT, strlen(SCRIPT)), strlen(SCRIPT));
-	assert_int_equal(pack_new(fd, name, str_ends(name, ".run"), &p, &err), 0);
+	assert_int_equal(pack_new(fd, name, str_ends(name, ".run") ? PACK_ZSTD : PACK_PLAIN, &p, &err), 0);
 	for (const struct member *m = members; m->path; m++)
 		add_member(p, m);
 	assert_int_equal(pack_close(p, NULL, NULL, NULL, &err), 0);

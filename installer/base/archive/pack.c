@@ -50,23 +50,34 @@ static int sink_fail(const struct sink *s, struct err *err)
 }
 
 // One thread and one level, so that the same content is the same bytes.
-static int open_sink(struct sink *s, bool is_zstd, struct err *err)
+static int add_filter(struct archive *a, enum pack_filter filter)
+{
+	if (filter == PACK_GZIP)
+		return archive_write_add_filter_gzip(a) != ARCHIVE_OK ?
+			       ARCHIVE_FATAL :
+			       archive_write_set_filter_option(a, "gzip", "timestamp", NULL);
+	if (filter == PACK_ZSTD)
+		return archive_write_add_filter_zstd(a) != ARCHIVE_OK ?
+			       ARCHIVE_FATAL :
+			       archive_write_set_filter_option(a, "zstd", "compression-level", "10");
+	return ARCHIVE_OK;
+}
+
+static int open_sink(struct sink *s, enum pack_filter filter, struct err *err)
 {
 	s->archive = archive_write_new();
 	s->sum = digest_new();
 	if (!s->archive)
 		abort();
 	if (archive_write_set_format_pax_restricted(s->archive) != ARCHIVE_OK ||
-	    (is_zstd &&
-	     (archive_write_add_filter_zstd(s->archive) != ARCHIVE_OK ||
-	      archive_write_set_filter_option(s->archive, "zstd", "compression-level", "10") != ARCHIVE_OK)) ||
+	    add_filter(s->archive, filter) != ARCHIVE_OK ||
 	    archive_write_set_bytes_in_last_block(s->archive, 1) != ARCHIVE_OK ||
 	    archive_write_open(s->archive, s, NULL, write_sink, NULL) != ARCHIVE_OK)
 		return sink_fail(s, err);
 	return 0;
 }
 
-int pack_new(int fd, const char *name, bool is_zstd, struct pack **ret, struct err *err)
+int pack_new(int fd, const char *name, enum pack_filter filter, struct pack **ret, struct err *err)
 {
 	uint64_t seconds = 0;
 	auto_pack struct pack *p = mem_alloc(sizeof(*p));
@@ -76,7 +87,7 @@ int pack_new(int fd, const char *name, bool is_zstd, struct pack **ret, struct e
 	p->out.fd = fd;
 	p->tar.fd = -1;
 	p->out.name = p->tar.name = p->name;
-	if (open_sink(&p->out, is_zstd, err) < 0 || open_sink(&p->tar, false, err) < 0)
+	if (open_sink(&p->out, filter, err) < 0 || open_sink(&p->tar, PACK_PLAIN, err) < 0)
 		return -1;
 	*ret = TAKE(p);
 	return 0;
@@ -133,6 +144,15 @@ static int put_fd(struct pack *p, const char *path, mode_t mode, int in, uint64_
 int pack_file(struct pack *p, const char *path, int in, uint64_t size, struct err *err)
 {
 	return put_fd(p, path, 0644, in, size, err);
+}
+
+int pack_data(struct pack *p, const char *path, const void *data, size_t len, struct err *err)
+{
+	if (put_header(p, path, AE_IFREG, 0644, len, NULL, err) < 0)
+		return -1;
+	if (archive_write_data(p->out.archive, data, len) < (la_ssize_t)len)
+		return sink_fail(&p->out, err);
+	return archive_write_data(p->tar.archive, data, len) < (la_ssize_t)len ? sink_fail(&p->tar, err) : 0;
 }
 
 int pack_link(struct pack *p, const char *path, const char *target, struct err *err)
