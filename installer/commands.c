@@ -63,6 +63,7 @@ extern const struct cmd
 	cmd_rollout_plan,
 	cmd_rollout_check_policy,
 	cmd_doctor,
+	cmd_support,
 	cmd_config_show,
 	cmd_explain,
 	cmd_completion;
@@ -127,6 +128,7 @@ const struct cmd *const commands[] = {
 	&cmd_rollout_plan,
 	&cmd_rollout_check_policy,
 	&cmd_doctor,
+	&cmd_support,
 	&cmd_config_show,
 	&cmd_explain,
 	&cmd_completion,
@@ -157,6 +159,6 @@ const struct command_section sections[] = {
 	{ "Trust and sources", "sign trust net" },
 	{ "Clusters", "rollout coordinator agent" },
 	{ "Containers and pods", "init probe serve report peermem driver-manager dtk cdi cdi-hook" },
-	{ "Help", "explain config completion" },
+	{ "Help", "explain support config completion" },
 	{ 0 },
 };

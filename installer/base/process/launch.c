@@ -10,12 +10,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+const char LAUNCH_SELF[] = "/proc/self/exe";
+
 int launch_process(const struct sys *sys, const char *root, const char *env, const struct strv *argv, int out)
 {
 	(void)sys;
 	static char *const none[] = { NULL };
 	auto_strv struct strv words = { 0 };
-	strv_add(&words, str_dup("/proc/self/exe"));
+	strv_add(&words, str_dup(LAUNCH_SELF));
 	strv_add(&words, str_dup(LAUNCH_ARG));
 	strv_add(&words, str_dup(root));
 	strv_add(&words, str_dup(env ? env : ""));
@@ -63,8 +65,8 @@ int launch_self(const struct launch_words *words, pid_t *ret, int *ret_out, stru
 	posix_spawn_file_actions_init(&files);
 	if (ret_out)
 		posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-	int problem = proc_spawn("/proc/self/exe", argv.items, env.items ? env.items : none, &files,
-				 POSIX_SPAWN_SETPGROUP, words->blocked, ret);
+	int problem = proc_spawn(LAUNCH_SELF, argv.items, env.items ? env.items : none, &files, POSIX_SPAWN_SETPGROUP,
+				 words->blocked, ret);
 	if (problem)
 		return err_set(err, problem, "start 'kmodsmith %s'", first);
 	if (ret_out)

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+extern const char LAUNCH_SELF[]; // the path of this program, for itself
 #define LAUNCH_ARG "launch-exec"
 enum { LAUNCH_FAILED = 126 }; // exit status when the program could not be started; the output says why
 

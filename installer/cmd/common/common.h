@@ -33,6 +33,8 @@ void show_json(const json_t *value);
 void show_command(const char *name); // that documents are of, from now on; not copied
 // A document in somebody else's format, as a file of --output, replaced atomically; NULL or "-" = standard output.
 int show_json_as(const json_t *value, const char *output, struct err *err);
+// Where the file of --output goes: the directory, and the name in it, borrowed from output.
+int show_output_dir(const char *output, struct root *ret, const char **ret_name, struct err *err);
 // From now on only JSON is written to standard output.
 int show_json_only(struct err *err);
 FILE *show_results(void);                         // where JSON goes

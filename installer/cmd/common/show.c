@@ -97,20 +97,27 @@ void show_json(const json_t *value)
 	print_json(whole);
 }
 
+int show_output_dir(const char *output, struct root *ret, const char **ret_name, struct err *err)
+{
+	const char *slash = strrchr(output, '/');
+	*ret_name = slash ? slash + 1 : output;
+	auto_str char *folder = !slash          ? str_dup(".") :
+				slash == output ? str_dup("/") :
+						  str_ndup(output, (size_t)(slash - output));
+	if (!**ret_name)
+		return err_set(err, E_USAGE, "--output '%s' is not a file", output);
+	return root_init(ret, folder, err);
+}
+
 int show_json_as(const json_t *value, const char *output, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
+	const char *name;
 	if (!output || str_eq(output, "-")) {
 		print_json(value);
 		return 0;
 	}
-	const char *slash = strrchr(output, '/'), *name = slash ? slash + 1 : output;
-	auto_str char *folder = !slash          ? str_dup(".") :
-				slash == output ? str_dup("/") :
-						  str_ndup(output, (size_t)(slash - output));
-	if (!*name)
-		return err_set(err, E_USAGE, "--output '%s' is not a file", output);
-	return root_init(&dir, folder, err) < 0 ? -1 : json_write(&dir, name, value, err);
+	return show_output_dir(output, &dir, &name, err) < 0 ? -1 : json_write(&dir, name, value, err);
 }
 
 json_t *show_failure_json(const struct err *err)
