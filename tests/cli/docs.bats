@@ -79,6 +79,7 @@ signed() {
   documented status
   documented doctor
   documented holders
+  documented support --dry-run
   documented nodes --dry-run
   documented probe readiness
   documented check --package oci:packages
