@@ -56,4 +56,5 @@ if [ -n "$node" ]; then # a holder that we know
 fi
 say cdi.json "$program" cdi generate --output -
 if has nvidia-ctk; then say cdi-theirs.json nvidia-ctk cdi generate --format json; fi
+say support.txt "$program" support -o "$dir/support.tar.gz"
 exit "$differed"
