@@ -48,7 +48,7 @@ t "a consumer that is there before the driver" consume
 early=$consumer
 t "install and export" from a --export $root
 like "  in this order" "$(echo "$out" | sed -n 's/^kmodsmith: \([a-z]*\) .*/\1/p' | tr '\n' ' ')" \
-  'payload preflight package prove load nodes export verify'
+  'payload preflight package prove load nodes export gpus verify'
 like "  the firmware that is needed comes with it" "$out" 'preflight .* firmware comes with the user space'
 like "  user space is measured" "$out" "pass  user space  $driver exported, $driver in the kernel"
 t "  the library by its full version" library
@@ -114,7 +114,7 @@ t_fails 1 "another driver without its payload" kmodsmith plan --driver "$TESLA53
 
 t "R-E4: modules and user space are replaced in one start" from a --param nvidia:NVreg_DeviceFileMode=432
 like "  the firmware before the load, the switch after it" "$(echo "$out" | sed -n 's/^kmodsmith: \([a-z]*\) .*/\1/p' | tr '\n' ' ')" \
-  'payload preflight package prove prepare unload load nodes export verify'
+  'payload preflight package prove gpus prepare unload load nodes export gpus verify'
 is "  both are the new ones" "$(ls $root/etc 2>&1 | grep -c payload) $(sed -n 's/^DeviceFileMode: //p' /proc/driver/nvidia/params)" "0 432"
 t "  and the former ones again" from b
 t_fails 1 "a replacement whose user space cannot be measured" from c --param nvidia:NVreg_DeviceFileMode=432
