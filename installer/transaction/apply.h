@@ -11,6 +11,7 @@
 
 struct gpu_demand {
 	bool is_off;              // the GPUs are not measured: ready says that the modules are there
+	bool is_start_only;       // they are opened, and not asked further
 	int timeout_ms;           // of one GPU's start; 0 = GPU_START_TIMEOUT_MS
 	unsigned allowed_missing; // how many may be broken on a node that is ready
 };

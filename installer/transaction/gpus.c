@@ -17,7 +17,7 @@ static struct gpu_check gpu_check_of(const struct apply *a, const struct facts *
 					 .facts = facts,
 					 .timeout_ms = a->gpus.timeout_ms,
 					 .progress = a->progress };
-	if (gpus_count_ours(&facts->gpus, GPU_SWITCH))
+	if (a->gpus.is_start_only || gpus_count_ours(&facts->gpus, GPU_SWITCH))
 		deepest = GPU_START;
 	else if (deepest == GPU_COMPUTE && !modules_find(&facts->loaded, "nvidia_uvm"))
 		deepest = GPU_ANSWER;

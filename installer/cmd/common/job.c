@@ -103,8 +103,8 @@ const struct opt job_opts[] = {
 	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
 	OPT("holders-timeout", 0, "SECONDS", NULL, OPT_UINT, holders_timeout_s, HOLDERS_TIMEOUT_HELP),
 	OPT("gpu-check", 0, "start|none", "KMODSMITH_GPU_CHECK", OPT_STR, gpu_check,
-	    "how far each GPU is tried before the node is ready: start opens them, which boots them; none asks only "
-	    "whether the modules and nodes are there; default start"),
+	    "how far each GPU is tried before the node is ready: start only opens them, which boots them; none asks "
+	    "only whether the modules and nodes are there; default: as far as the node has user space"),
 	OPT("gpu-timeout", 0, "SECONDS", NULL, OPT_UINT, gpu_timeout_s,
 	    "deadline of the start of one GPU (E_GPU_PENDING); default 120"),
 	OPT("allow-missing-gpus", 0, "N", "KMODSMITH_ALLOW_MISSING_GPUS", OPT_UINT, allowed_missing_gpus,
@@ -455,6 +455,7 @@ static void fill_job_request(struct job *j)
 	r->unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s);
 	r->holders_timeout_ms = holders_wait_deadline_ms(r->holders, v->holders_timeout_s);
 	r->gpus = (struct gpu_demand){ .is_off = str_eq(v->gpu_check, "none"),
+				       .is_start_only = str_eq(v->gpu_check, "start"),
 				       .timeout_ms = v->gpu_timeout_s ? job_unload_timeout_ms(v->gpu_timeout_s) : 0,
 				       .allowed_missing = v->allowed_missing_gpus };
 	r->is_compile_forbidden = v->is_compile_forbidden;

@@ -249,8 +249,8 @@ static int install_driver(struct init_start *s, sigset_t *stop, struct err *err)
 	}
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
-	s->is_fabric_due =
-		is_change && !job.request.gpus.is_off && gpus_count_ours(&job.session.facts.gpus, GPU_SWITCH) > 0;
+	s->is_fabric_due = is_change && !job.request.gpus.is_off && !job.request.gpus.is_start_only &&
+			   gpus_count_ours(&job.session.facts.gpus, GPU_SWITCH) > 0;
 	s->holds = job.session.holds;
 	job.session.holds = (struct gpu_holds){ 0 };
 	service_block(stop);
