@@ -153,12 +153,29 @@ static void test_one_event_is_one_line(void **state)
 		assert_null(strchr(lines.items[2], '?')); // no half character
 		assert_true(str_ends(lines.items[2], is_json ? "\xc3\xbc\"}" : "\xc3\xbc"));
 		for (size_t i = 0; i < lines.count; i++)
-			assert_true(strlen(lines.items[i]) < 520);
+			assert_true(strlen(lines.items[i]) < 640);
 		for (const char *p = text; *p; p++)
 			assert_true(*p == '\n' || (unsigned char)*p >= ' ');
 		assert_null(strchr(text, 0x7f));
 		assert_non_null(strstr(lines.items[0], "one two"));
 	}
+}
+
+static void say_longest_error(void)
+{
+	struct err err = { .code = E_ABI };
+	memset(err.text, 'e', sizeof(err.text) - 2);
+	err.text[sizeof(err.text) - 2] = '!';
+	log_err(&err);
+}
+
+// What failed stands at the end of what was wrapped around it.
+static void test_error_is_never_cut(void **state)
+{
+	(void)state;
+	log_setup(LOG_LEVEL_ERROR, false);
+	auto_str char *text = heard(say_longest_error);
+	assert_non_null(strstr(text, "ee!\n"));
 }
 
 static void say_fields(void)
@@ -225,8 +242,13 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_text),   TEST(test_journal),  TEST(test_json), TEST(test_one_event_is_one_line),
-		TEST(test_fields), TEST(test_progress),
+		TEST(test_text),
+		TEST(test_journal),
+		TEST(test_json),
+		TEST(test_one_event_is_one_line),
+		TEST(test_error_is_never_cut),
+		TEST(test_fields),
+		TEST(test_progress),
 	};
 	return cmocka_run_group_tests_name("log", tests, NULL, NULL);
 }
