@@ -187,7 +187,7 @@ static void answer_gpu(const char *address, bool is_confidential_wait)
 	if (r == SUCCESS)
 		ask_gpu(&gpu, device);
 	else if (r == NOT_FOUND)
-		helper_outcome(&gpu, "untested", "NVML does not know it, and the driver has started it");
+		helper_outcome(&gpu, "broken", "NVML does not know it, and the driver has started it");
 	else
 		helper_outcome(&gpu, blame(r), "NVML cannot open it: %s", r == -1 ? "no such function" : error_text(r));
 	if (r == GPU_IS_LOST || r == RESET_REQUIRED)

@@ -85,6 +85,9 @@ if [ "$net" = yes ]; then
   ip link set eth0 up
   ip addr add 10.0.2.15/24 dev eth0
 fi
-if [ "$stub" = yes ]; then insmod /vm/modules/fakeopen.ko; fi
+if [ "$stub" = yes ]; then # NVIDIA's NVML knows no simulated GPU, though its node opens
+  insmod /vm/modules/fakeopen.ko
+  export KMODSMITH_GPU_CHECK=start
+fi
 if [ "$root" ]; then switch_root; fi
 run

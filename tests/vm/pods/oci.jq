@@ -4,7 +4,7 @@
 # they are now, another one the capabilities that are named, and its sysfs read-only.
 # Input: shapes.json. $shape, $name, $image (configuration of the image), $env (lines NAME=VALUE of the test), $devices (lines
 # TYPE MAJOR MINOR PATH), $args (words instead of the shape's, or nothing), $pause (process whose network, host name and IPC it
-# joins; nothing: it has its own).
+# joins; nothing: it has its own). How far GPUs are checked is as in the guest, unless the shape says more.
 def lines: split("\n") | map(select(. != ""));
 def variables: map(capture("^(?<key>[^=]*)=(?<value>.*)$"; "s")) | from_entries;
 def bind($options): {destination: .[0], type: "bind", source: .[1], options: (["rbind"] + $options)};
@@ -25,7 +25,8 @@ def all: ["CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL"
     user: {uid: 0, gid: 0},
     cwd: ($image.WorkingDir // "/"),
     args: (if $args == "" then $pod.args else $args | split(" ") end),
-    env: ($base + {HOSTNAME: $name} + $pod.env + ($env | lines | variables) | to_entries | map("\(.key)=\(.value)")),
+    env: ($base + {HOSTNAME: $name} + (env | with_entries(select(.key == "KMODSMITH_GPU_CHECK"))) + $pod.env +
+      ($env | lines | variables) | to_entries | map("\(.key)=\(.value)")),
     capabilities: ($pod.capabilities // all | map("CAP_" + .) | {bounding: ., effective: ., permitted: .}),
     rlimits: [{type: "RLIMIT_NOFILE", soft: 1048576, hard: 1048576}]
   },
