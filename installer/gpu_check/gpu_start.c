@@ -177,6 +177,17 @@ static void add_absent(struct gpu_results *r, const struct gpu *gpu, const struc
 		g->reason = str_dup("has no driver");
 }
 
+// A function that does not answer reads as ones (PCI Local Bus Specification, master abort).
+static bool is_off_the_bus(const struct root *kern, const char *address)
+{
+	static const unsigned char nobody[] = { 0xff, 0xff };
+	auto_str char *path = str_fmt("sys/bus/pci/devices/%s/config", address), *config = NULL;
+	struct err ignored;
+	size_t len;
+	return root_read(kern, path, &config, &len, &ignored) > 0 && len >= sizeof(nobody) &&
+	       memcmp(config, nobody, sizeof(nobody)) == 0;
+}
+
 static int list_gpus(const struct gpu_start *s, struct gpu_results *ret, struct err *err)
 {
 	const struct modules *l = &s->facts->loaded;
@@ -201,6 +212,11 @@ static int list_gpus(const struct gpu_start *s, struct gpu_results *ret, struct 
 		if (str_eq(excluded, "Yes")) { // its open would be EPERM
 			g->outcome = GPU_EXCLUDED;
 			g->reason = str_dup("excluded (NVreg_ExcludedGpus)");
+		} else if (is_off_the_bus(s->kern, gpu->address)) { // its open would wait for what never comes
+			g->outcome = GPU_BROKEN;
+			g->is_reset_due = true;
+			g->level = GPU_START;
+			g->reason = str_dup("fell off the bus (its PCI configuration reads as ones)");
 		}
 		if (minor && str_u64(minor, 10, &number) && number < INT32_MAX)
 			g->minor = (int)number;

@@ -159,6 +159,18 @@ static void excluded_and_absent_gpus_are_said_as_such(void **state)
 	end_world(&w);
 }
 
+static void lost_gpus_are_not_opened(void **state)
+{
+	(void)state;
+	struct world w;
+	make_world(&w, fail_second);
+	tempdir_write(&w.t, "sys/bus/pci/devices/0000:41:00.0/config", "\xff\xff\xff\xff");
+	tempdir_write(&w.t, "sys/bus/pci/devices/0000:42:00.0/config", "\xde\x10");
+	start_world(&w, "2 of 3 start (1.0 s); 0000:41:00.0: fell off the bus (its PCI configuration reads as ones)");
+	assert_true(w.results.items[1].is_reset_due);
+	end_world(&w);
+}
+
 #define OF_41 "NVRM: GPU 0000:41:00.0: "
 
 static const struct {
@@ -245,6 +257,7 @@ int main(void)
 		cmocka_unit_test(after_one_that_hangs_no_other_is_touched),
 		cmocka_unit_test(a_killed_start_has_not_ended),
 		cmocka_unit_test(excluded_and_absent_gpus_are_said_as_such),
+		cmocka_unit_test(lost_gpus_are_not_opened),
 		cmocka_unit_test(each_reason_has_words),
 		cmocka_unit_test(a_start_of_others_is_seen),
 	};
