@@ -218,9 +218,8 @@ static bool is_gpu_fault(const struct transaction *r, const struct err *err)
 static void measure_undone(struct transaction *r)
 {
 	struct err why;
-	modules_done(&r->now.loaded);
-	if (!r->rollback.driver.version || r->a->gpus.is_off ||
-	    modules_read(r->a->host, r->a->kern, r->a->facts->host.release, &r->now.loaded, &why) < 0)
+	facts_done(&r->now);
+	if (!r->rollback.driver.version || facts_read(r->a->host, r->a->kern, &r->now, &why) < 0)
 		return;
 	if (transaction_check_gpus(r, &why) < 0)
 		progress_note(r->a->progress, "%s", why.text);
