@@ -37,7 +37,7 @@ put 644 packaging/completion/kmodsmith.zsh "$prefix/share/zsh/site-functions/_km
 link ../site-functions/_kmodsmith "$prefix/share/zsh/vendor-completions/_kmodsmith" # where Debian's zsh looks
 put 644 LICENSE "$prefix/share/doc/kmodsmith/copyright"
 put 644 CHANGELOG.md "$prefix/share/doc/kmodsmith/CHANGELOG.md"
-for name in kmodsmith.service kmodsmith-watch.service; do unit "$name"; done
+for name in kmodsmith.service kmodsmith-gpus.service kmodsmith-watch.service; do unit "$name"; done
 for kind in postinst header_postinst postrm; do put 755 scripts/hooks/kmodsmith "/etc/kernel/$kind.d/zz-kmodsmith"; done
 put 755 scripts/hooks/kmodsmith /etc/kernel/install.d/90-kmodsmith.install
 [ -n "$remove" ] || [ -e "$destdir/etc/kmodsmith/kmodsmith.conf" ] || put 644 "$build/kmodsmith.conf" /etc/kmodsmith/kmodsmith.conf

@@ -31,6 +31,11 @@ const struct gpu_result *gpu_results_find(const struct gpu_results *r, const cha
 	return NULL;
 }
 
+bool gpu_result_is_off_fabric(const struct gpu_result *gpu)
+{
+	return gpu->fabric == GPU_FABRIC_NOT_STARTED || gpu->fabric == GPU_FABRIC_IN_PROGRESS;
+}
+
 size_t gpu_results_count(const struct gpu_results *r, enum gpu_outcome outcome)
 {
 	size_t count = 0;

@@ -50,6 +50,7 @@ void gpu_results_done(struct gpu_results *r);
 #define auto_gpu_results __attribute__((cleanup(gpu_results_done)))
 
 const struct gpu_result *gpu_results_find(const struct gpu_results *r, const char *address); // NULL = not measured
+bool gpu_result_is_off_fabric(const struct gpu_result *gpu); // its NVLink fabric is not set up yet
 size_t gpu_results_count(const struct gpu_results *r, enum gpu_outcome outcome);
 // "8 of 8 start (2.4 s)"; "7 of 8 start (3.1 s); 0000:3b:00.0: GSP firmware did not boot (...)". Caller frees.
 char *gpu_results_text(const struct gpu_results *r);

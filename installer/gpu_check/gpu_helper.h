@@ -18,9 +18,8 @@ struct gpu_helper {
 // The directory of a root that has the user space of exactly this version, absolute in it; NULL = none has.
 char *gpu_helper_dir(const struct root *root, const char *version);
 
-// NVML about each GPU that works so far; one whose start failed is left as it is. A GPU whose fabric is not ready is
-// asked again once it counts as one that works. 0, or the process, a child of ours, that hangs in the kernel and could
-// not be ended: nothing may be unloaded, or asked, before it is gone.
+// NVML about each GPU that works so far; one whose start failed is left as it is. 0, or the process, a child of ours,
+// that hangs in the kernel and could not be ended: nothing may be unloaded, or asked, before it is gone.
 pid_t gpu_helper_answer(const struct gpu_helper *helper, struct gpu_results *gpus);
 // CUDA on one GPU of which NVML knows, with nvidia-uvm loaded. The same result.
 pid_t gpu_helper_compute(const struct gpu_helper *helper, struct gpu_result *gpu);

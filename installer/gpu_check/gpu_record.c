@@ -7,6 +7,8 @@
 #include "driver_root/root_record.h"
 #include "gpu_check/gpu_helper.h"
 
+#include <unistd.h>
+
 static const char OF_BOOT[] = BOOT_RECORD_DIR "/gpus.json", OF_STATE[] = "gpus.json";
 
 void gpu_record_done(struct gpu_record *r)
@@ -25,6 +27,7 @@ json_t *gpu_record_json(const struct gpu_record *r)
 	json_object_set_new(json, "flavour", json_text(r->flavour));
 	json_object_set_new(json, "time", json_text(r->time));
 	json_object_set_new(json, "allowed_missing", json_integer(r->allowed));
+	json_object_set_new(json, "waived", json_boolean(r->is_waived));
 	return json;
 }
 
@@ -34,6 +37,7 @@ static void parse_record(const json_t *json, struct gpu_record *ret)
 	ret->driver = json_text_dup(json, "driver");
 	ret->flavour = json_text_dup(json, "flavour");
 	ret->time = json_text_dup(json, "time");
+	ret->is_waived = json_is_true(json_object_get(json, "waived"));
 	ret->allowed = allowed > 0 && allowed < INT32_MAX ? (unsigned)allowed : 0;
 	gpu_results_parse(json, &ret->results);
 }
@@ -68,9 +72,18 @@ int gpu_record_write(const struct root *host, const struct root *state, const ch
 	return -1;
 }
 
-int gpu_record_forget(const struct root *host, struct err *err)
+static void begin_record(const struct modules *loaded, struct gpu_record *r)
 {
-	return root_unlink(host, OF_BOOT, err);
+	r->driver = str_dup(loaded->version);
+	r->flavour = str_dup(module_type_name(loaded->flavour));
+	r->time = date_text(time(NULL));
+}
+
+int gpu_record_waive(const struct root *host, const char *boot_id, const struct modules *loaded, struct err *err)
+{
+	auto_gpu_record struct gpu_record r = { .is_waived = true };
+	begin_record(loaded, &r);
+	return gpu_record_write(host, NULL, boot_id, &r, err); // the last measurement outlives it
 }
 
 bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char *flavour)
@@ -94,38 +107,80 @@ static char *find_user_space(const struct root *host, const char *boot, const ch
 	return dir ? str_fmt("/%s%s", now.dir, dir) : NULL;
 }
 
+static bool waits_for_fabric(const struct gpu_result *g)
+{
+	return g->outcome == GPU_UNTESTED && gpu_result_is_off_fabric(g);
+}
+
+// As one that was only started, to be asked again.
+static void forget_answer(struct gpu_result *g)
+{
+	free(TAKE(g->reason));
+	free(TAKE(g->note));
+	g->level = GPU_START;
+	g->outcome = GPU_WORKS;
+}
+
 // What nobody could find out says nothing about the GPU.
 static void stay_at(struct gpu_result *g, enum gpu_level level)
 {
-	if (g->outcome != GPU_UNTESTED)
-		return;
 	str_add(&g->note, "%snot asked to %s: %s", g->note ? "; " : "", gpu_level_name(g->level), g->reason);
 	free(TAKE(g->reason));
 	g->level = level;
 	g->outcome = GPU_WORKS;
 }
 
-static void ask_further(const struct gpu_check *check, struct gpu_results *r)
+// The process that hangs, as of gpu_helper_answer().
+static pid_t ask_once(const struct gpu_check *check, struct gpu_helper *helper, struct gpu_results *r)
 {
 	enum { ANSWER_MS = 30 * 1000, COMPUTE_MS = 60 * 1000 };
+	helper->deadline_ms = ANSWER_MS;
+	pid_t left = gpu_helper_answer(helper, r);
+	helper->deadline_ms = COMPUTE_MS;
+	for (size_t i = 0; i < r->count && check->deepest == GPU_COMPUTE && !left; i++) {
+		if (r->items[i].outcome != GPU_WORKS)
+			continue;
+		progress_tick(check->start.progress);
+		left = gpu_helper_compute(helper, &r->items[i]);
+	}
+	return left;
+}
+
+// The GPUs are held meanwhile: one that is closed leaves the fabric.
+static bool wait_for_fabric(const struct gpu_check *check, struct gpu_results *r, int64_t until, bool is_first)
+{
+	enum { NAP_MS = 1000 };
+	int64_t left = until - clock_ms();
+	size_t waiting = 0;
+	for (size_t i = 0; i < r->count; i++)
+		waiting += waits_for_fabric(&r->items[i]);
+	if (!waiting || left <= 0)
+		return false;
+	if (is_first)
+		progress_note(check->start.progress, "%zu GPU%s wait%s for the NVLink fabric, at most %d s", waiting,
+			      str_plural(waiting), waiting == 1 ? "s" : "", (int)(left / 1000));
+	for (size_t i = 0; i < r->count; i++)
+		if (r->items[i].outcome == GPU_WORKS || waits_for_fabric(&r->items[i]))
+			forget_answer(&r->items[i]);
+	progress_tick(check->start.progress);
+	usleep((useconds_t)(left < NAP_MS ? left : NAP_MS) * 1000);
+	return true;
+}
+
+static void ask_further(const struct gpu_check *check, struct gpu_results *r)
+{
 	const struct facts *f = check->start.facts;
+	int64_t until = clock_ms() + check->fabric_ms;
 	auto_str char *dir = find_user_space(check->host, f->host.boot_id, f->loaded.version);
-	struct gpu_helper helper = {
-		.root = check->host, .dir = dir, .version = f->loaded.version, .deadline_ms = ANSWER_MS
-	};
+	struct gpu_helper helper = { .root = check->host, .dir = dir, .version = f->loaded.version };
 	if (!dir)
 		return;
-	pid_t left = gpu_helper_answer(&helper, r);
-	helper.deadline_ms = COMPUTE_MS;
+	for (bool is_first = true; ask_once(check, &helper, r) == 0 && wait_for_fabric(check, r, until, is_first);)
+		is_first = false;
 	for (size_t i = 0; i < r->count; i++) {
 		struct gpu_result *g = &r->items[i];
-		if (g->outcome == GPU_WORKS && check->deepest == GPU_COMPUTE && !left) {
-			progress_tick(check->start.progress);
-			left = gpu_helper_compute(&helper, g);
-			stay_at(g, GPU_ANSWER);
-		} else if (g->level == GPU_ANSWER) {
-			stay_at(g, GPU_START);
-		}
+		if (g->outcome == GPU_UNTESTED && g->level > GPU_START && !(check->fabric_ms && waits_for_fabric(g)))
+			stay_at(g, g->level - 1);
 	}
 }
 
@@ -133,7 +188,6 @@ int gpu_record_measure(const struct gpu_check *check, struct gpu_record *ret, st
 		       struct err *err)
 {
 	const struct gpu_start *start = &check->start;
-	const struct modules *l = &start->facts->loaded;
 	int64_t begun = clock_ms();
 	auto_gpu_record struct gpu_record r = { 0 };
 	auto_str char *who = NULL;
@@ -145,9 +199,7 @@ int gpu_record_measure(const struct gpu_check *check, struct gpu_record *ret, st
 	    !gpu_results_count(&r.results, GPU_PENDING))
 		ask_further(check, &r.results);
 	r.results.seconds = (double)(clock_ms() - begun) / 1000;
-	r.driver = str_dup(l->version);
-	r.flavour = str_dup(module_type_name(l->flavour));
-	r.time = date_text(time(NULL));
+	begin_record(&start->facts->loaded, &r);
 	*ret = r;
 	r = (struct gpu_record){ 0 };
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was measured last: run/kmodsmith/gpus.json of the host for this boot, and STATE/gpus.json, which outlives it, so
 // that a driver with which a GPU worked before a reboot is not blamed when it fails after it.
-//   {boot_id, driver, flavour, time, allowed_missing, seconds, gpus: [...]} (gpu_results_json)
+//   {boot_id, driver, flavour, time, allowed_missing, waived, seconds, gpus: [...]} (gpu_results_json)
 #pragma once
 #include "gpu_check/gpu_start.h"
 
@@ -9,6 +9,7 @@ struct gpu_record {
 	char *driver, *flavour; // that was loaded
 	char *time;             // date_text()
 	unsigned allowed;       // how many may be broken and the node is ready all the same
+	bool is_waived;         // nothing was measured, and the node is ready all the same (--gpu-check none)
 	struct gpu_results results;
 };
 void gpu_record_done(struct gpu_record *r);
@@ -20,8 +21,8 @@ int gpu_record_last(const struct root *state, struct gpu_record *ret, struct err
 // Both files; state may be NULL. The first failure is returned, after both were tried.
 int gpu_record_write(const struct root *host, const struct root *state, const char *boot_id, const struct gpu_record *r,
 		     struct err *err);
-// What was measured in this boot no longer counts: 1 = removed, 0 = there was nothing.
-int gpu_record_forget(const struct root *host, struct err *err);
+// What was measured in this boot no longer counts, and this driver, the loaded one, needs no measurement.
+int gpu_record_waive(const struct root *host, const char *boot_id, const struct modules *loaded, struct err *err);
 // Of what is loaded.
 bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char *flavour);
 json_t *gpu_record_json(const struct gpu_record *r);
@@ -30,6 +31,8 @@ struct gpu_check { // borrowed
 	struct gpu_start start;
 	const struct root *host; // in which the driver's user space is looked for, with a C library; NULL = start only
 	enum gpu_level deepest;  // as far as there is user space; a GPU that cannot be asked stays at the level before
+	int fabric_ms;           // how long an NVLink fabric that is not ready is waited for, after which its GPUs are
+				 // untested; 0 = they stay at the level before, too
 };
 // Measures now: 0 with the record, whatever it says. E_GPU_PENDING: a start that began earlier has not ended.
 int gpu_record_measure(const struct gpu_check *check, struct gpu_record *ret, struct gpu_holds *ret_holds,

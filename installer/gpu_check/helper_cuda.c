@@ -32,6 +32,7 @@ enum {                                   // CUresult
 	MPS_LAST = 810,
 	UNKNOWN = 999,
 };
+enum { FABRIC_IN_PROGRESS = 2 }; // nvmlGpuFabricState_t
 
 // data[i] = mix(data[i], i) for each of count words. For drivers from 384 on, which has PTX 6.0.
 static const char KERNEL[] = ".version 6.0\n.target sm_30\n.address_size 64\n"
@@ -109,6 +110,8 @@ static int check(struct helper_gpu *gpu, const char *what, int result)
 		return 0;
 	if (result == NO_DEVICE && gpu->mig == 1)
 		problem = "MIG mode is on, and CUDA finds no instance";
+	if (result == SYSTEM_NOT_READY) // all that those say of whose fabric NVML knows nothing
+		gpu->fabric = FABRIC_IN_PROGRESS;
 	if (problem) {
 		helper_outcome(gpu, "untested", "%s: %s (%d)", what, problem, result);
 		return result;

@@ -132,9 +132,17 @@ static void examine_measured(struct doctor *x)
 	auto_gpu_record struct gpu_record r = { 0 };
 	const struct modules *l = &x->facts.loaded;
 	struct err why = { 0 };
-	if (gpu_record_read(x->host, x->facts.host.boot_id, &r, &why) <= 0 ||
-	    !gpu_record_is_of(&r, l->version, module_type_name(l->flavour)))
+	if (!l->version)
 		return;
+	if (gpu_record_read(x->host, x->facts.host.boot_id, &r, &why) <= 0 ||
+	    !gpu_record_is_of(&r, l->version, module_type_name(l->flavour))) {
+		add_finding(x, "gpu check", DOCTOR_WARN, E_GPU_UNTESTED, "not measured in this boot");
+		return;
+	}
+	if (r.is_waived) {
+		add_finding(x, "gpu check", DOCTOR_PASS, 0, "not measured (--gpu-check none)");
+		return;
+	}
 	auto_str char *text = gpu_results_text(&r.results);
 	bool is_good = gpu_record_check(&r, &why) == 0;
 	add_finding(x, "gpu check", is_good ? DOCTOR_PASS : DOCTOR_WARN, is_good ? 0 : why.code, "%s, at %s", text,

@@ -74,41 +74,41 @@ static void add_missing(char **text, const struct gpu *gpu, const struct root *k
 		str_add(text, "has no driver");
 }
 
+// Ready is what was measured in this boot with this driver, unless nobody is to measure.
 static int check_gpus(const struct facts *facts, const struct root *host, const struct root *kern, struct status *s,
 		      struct err *err)
 {
 	const struct modules *l = &facts->loaded;
 	auto_strv struct strv found = { 0 };
 	auto_str char *missing = str_dup(""), *left = gpu_support_left(&facts->gpus, l->version, l->flavour);
-	size_t expected = 0, has = 0, ours = gpus_count_ours(&facts->gpus, GPU_DISPLAY);
-	bool is_ok = true;
+	size_t expected = 0, has = 0, unmeasured = 0, ours = gpus_count_ours(&facts->gpus, GPU_DISPLAY);
+	struct gpu_record *r = &s->gpus;
+	struct err why = { 0 };
 	if (root_list(kern, "proc/driver/nvidia/gpus", &found, err) < 0 ||
-	    gpu_record_read(host, facts->host.boot_id, &s->gpus, err) < 0)
+	    gpu_record_read(host, facts->host.boot_id, r, err) < 0)
 		return -1;
-	bool is_measured = gpu_record_is_of(&s->gpus, l->version, module_type_name(l->flavour));
-	if (!is_measured)
-		gpu_record_done(&s->gpus);
+	if (!gpu_record_is_of(r, l->version, module_type_name(l->flavour)))
+		gpu_record_done(r);
 	for (size_t i = 0; i < facts->gpus.count; i++) {
 		const struct gpu *gpu = &facts->gpus.items[i];
 		if (!gpu_support_expects(gpu, l->version, l->flavour))
 			continue;
 		bool is_found = strv_has(&found, gpu->address);
-		const struct gpu_result *measured = gpu_results_find(&s->gpus.results, gpu->address);
+		const struct gpu_result *measured = gpu_results_find(&r->results, gpu->address);
 		expected++;
 		has += is_found;
-		if (is_found || !l->version || (measured && measured->outcome == GPU_BROKEN))
-			continue;
-		is_ok = false; // gone since the last measurement, or there was none
-		add_missing(&missing, gpu, kern);
+		unmeasured += is_found && !measured && !r->is_waived;
+		if (!is_found && l->version && !(measured && measured->outcome == GPU_BROKEN))
+			add_missing(&missing, gpu, kern); // gone since the measurement, or it was never there
 	}
-	auto_str char *results =
-		is_measured && is_ok ? gpu_results_text(&s->gpus.results) : str_fmt("%zu of %zu", has, expected);
-	struct err why = { 0 };
-	if (is_measured ? gpu_record_check(&s->gpus, &why) < 0 : has != expected || (!expected && ours))
-		is_ok = false;
-	add_check(s, "gpus", is_ok, "%s%s%s%s%s", results, missing, left ? "; left without a driver: " : "",
-		  left ? left : "", is_measured || !has ? "" : "; not measured in this boot");
-	s->checks[s->count - 1].code = why.code;
+	bool is_told = r->results.count && !*missing && !unmeasured;
+	auto_str char *results = is_told ? gpu_results_text(&r->results) : str_fmt("%zu of %zu", has, expected);
+	int code = unmeasured ? E_GPU_UNTESTED : r->driver && gpu_record_check(r, &why) < 0 ? why.code : 0;
+	bool is_ok = !code && !*missing && (has == expected || is_told) && (expected || !ours);
+	add_check(s, "gpus", is_ok, "%s%s%s%s%s%s", results, missing, left ? "; left without a driver: " : "",
+		  left ? left : "", unmeasured ? "; not measured in this boot" : "",
+		  r->is_waived ? "; not measured (--gpu-check none)" : "");
+	s->checks[s->count - 1].code = *missing ? 0 : code;
 	return 0;
 }
 
@@ -272,12 +272,17 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 	return 0;
 }
 
-static const struct check *first_failed(const struct status *s)
+// That nobody has measured the GPUs matters only where all else is right.
+const struct check *status_first_failed(const struct status *s)
 {
-	for (size_t i = 0; i < s->count; i++)
-		if (!s->checks[i].is_ok)
+	const struct check *untested = NULL;
+	for (size_t i = 0; i < s->count; i++) {
+		if (!s->checks[i].is_ok && s->checks[i].code != E_GPU_UNTESTED)
 			return &s->checks[i];
-	return NULL;
+		if (!s->checks[i].is_ok)
+			untested = &s->checks[i];
+	}
+	return untested;
 }
 
 const char *status_next(const struct status *s)
@@ -299,7 +304,7 @@ const char *status_next(const struct status *s)
 		{ "daemons",
 		  "the daemon's last messages say why; `kmodsmith explain E_DAEMON` names the usual causes" },
 	};
-	const struct check *c = first_failed(s);
+	const struct check *c = status_first_failed(s);
 	if (!s->has_gpu || s->is_ready || !c)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && !c->code; i++)
@@ -312,7 +317,7 @@ int status_error(const struct status *s, struct err *err)
 {
 	if (!s->has_gpu || s->is_ready)
 		return 0;
-	const struct check *c = first_failed(s);
+	const struct check *c = status_first_failed(s);
 	if (!c)
 		return err_set(err, E_NOT_READY, "no post-condition could be measured");
 	err_set(err, c->code ? c->code : E_NOT_READY, "%s: %s", c->name, c->evidence);

@@ -38,6 +38,7 @@ bool status_holds_beside_gpus(const struct status *s); // every post-condition b
 void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern);
 void status_done(struct status *s);
 #define auto_status __attribute__((cleanup(status_done)))
+const struct check *status_first_failed(const struct status *s); // NULL = none
 // What the first failed check asks for; NULL = nothing: ready, or no GPU.
 const char *status_next(const struct status *s);
 // 0 when ready or without a GPU, else E_NOT_READY, or a code of its own, with the first failed check.

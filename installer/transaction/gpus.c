@@ -77,7 +77,7 @@ static bool is_driver_at_fault(const struct transaction *r, const struct gpu_res
 	return false;
 }
 
-// Measured in this boot with this driver, and no GPU has come since.
+// Measured in this boot with this driver, and no GPU has come or gone since.
 static bool is_known(const struct transaction *r, const struct gpu_record *record)
 {
 	auto_strv struct strv there = { 0 };
@@ -86,11 +86,14 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 	const struct modules *l = &r->now.loaded;
 	const struct gpu_results *g = &record->results;
 	bool is_good = gpu_results_count(g, GPU_WORKS) + gpu_results_count(g, GPU_EXCLUDED) == g->count;
-	if (r->is_touched || !gpu_record_is_of(record, l->version, module_type_name(l->flavour)) ||
+	if (r->is_touched || record->is_waived || !gpu_record_is_of(record, l->version, module_type_name(l->flavour)) ||
 	    root_list(r->a->kern, "proc/driver/nvidia/gpus", &there, &ignored) < 0)
 		return false;
 	for (size_t i = 0; i < there.count; i++)
 		if (!gpu_results_find(g, there.items[i]))
+			return false;
+	for (size_t i = 0; i < g->count; i++)
+		if (g->items[i].outcome == GPU_WORKS && !strv_has(&there, g->items[i].address))
 			return false;
 	// A start that had not ended may have since, and costs nothing to ask for.
 	return is_good || (!gpu_results_count(g, GPU_PENDING) && record->time && date_parse(record->time, &measured) &&
@@ -132,10 +135,10 @@ int transaction_check_gpus(struct transaction *r, struct err *err)
 	const struct apply *a = r->a;
 	struct err ignored;
 	bool is_changed = false;
-	if (a->gpus.is_off)
-		return gpu_record_forget(a->host, err);
 	if (!r->now.loaded.version)
 		return 0;
+	if (a->gpus.is_off)
+		return gpu_record_waive(a->host, a->facts->host.boot_id, &r->now.loaded, err) < 0 ? -1 : 1;
 	if (gpu_record_read(a->host, a->facts->host.boot_id, &record, &ignored) <= 0 || !is_known(r, &record))
 		return measure_now(r, &now, err) < 0 ? err_wrap(err, "gpus") : 1;
 	r->is_gpu_at_fault = true;

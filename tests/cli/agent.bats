@@ -66,6 +66,22 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   until_that "said 'agent of Node gpu1'" init --agent --no-daemons --driver 535.216.03 --param nvidia:NVreg_EnableMSI=0
   assert_output --partial "driver 535.261.03"
   assert_equal "$(calls | grep -cE '^(un)?load')" 0
+  assert_equal "$(calls | grep -c '^open nvidia')" 0
+}
+
+@test "init --agent: a driver that it leaves and that nobody has measured in this boot is measured" {
+  config
+  loadable
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  measured() { jq -e "$1" "$ROOT/run/kmodsmith/gpus.json" >/dev/null 2>&1; }
+  rm "$ROOT/.sys-calls" "$ROOT/run/kmodsmith/gpus.json"
+  until_that "measured '.gpus | length == 2'" init --agent --no-daemons
+  assert_equal "$(calls | grep -c '^open nvidia')" 2
+  rm "$ROOT/.sys-calls" "$ROOT/run/kmodsmith/gpus.json"
+  until_that "measured .waived" init --agent --no-daemons --gpu-check none
+  assert_equal "$(calls)" ""
+  kmodsmith status
+  assert_status 0
 }
 
 @test "init --agent: after a boot it loads what the agent loaded last, not what is requested" {

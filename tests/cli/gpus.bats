@@ -96,10 +96,29 @@ opened() { calls | grep -c '^open nvidia'; }
   broken
   kmodsmith install --package "$package" --gpu-check none
   assert_status 0
-  assert_line --regexp '^pass +gpus +2 of 2; not measured in this boot$'
+  assert_line --regexp '^pass +gpus +2 of 2; not measured \(--gpu-check none\)$'
   assert_equal "$(opened)" 0
+  kmodsmith status
+  assert_status 0
+  kmodsmith install --driver 535.261.03 # asked for now
+  assert_error E_GPU_START "1 of 2 start"
   kmodsmith install --driver 535.261.03 --gpu-check some
   assert_error E_USAGE "--gpu-check 'some' is not one of"
+}
+
+@test "a driver that nobody has measured in this boot is not ready, and status --check-gpus measures it" {
+  machine
+  kmodsmith install --package "$package"
+  assert_status 0
+  rm "$ROOT/run/kmodsmith/gpus.json"
+  kmodsmith status
+  assert_status 1
+  assert_line --regexp '^FAIL +gpus +2 of 2; not measured in this boot$'
+  assert_line --partial "next: \`kmodsmith status --check-gpus\`"
+  kmodsmith doctor
+  assert_line --regexp '^warn +gpu check +E_GPU_UNTESTED: not measured in this boot'
+  kmodsmith status --check-gpus
+  assert_status 0
 }
 
 @test "a GPU that cannot be opened here is neither good nor bad" {
@@ -108,6 +127,34 @@ opened() { calls | grep -c '^open nvidia'; }
   kmodsmith install --package "$package"
   assert_error E_GPU_UNTESTED "$second: its node cannot be opened here (EPERM)"
   [[ $stderr == *"--gpu-check none"* ]]
+}
+
+@test "init: with NVSwitches the GPUs are asked once more, when the fabric manager may be up; --gpu-check start: they are not" {
+  machine
+  cp -a "$top/tests/hosts/h100x8/sys/devices/pci0000:c0" "$ROOT/sys/devices/"
+  rm "$ROOT/sys/devices/pci0000:c0/0000:c0:00.0/driver"
+  ln -s ../../../devices/pci0000:c0/0000:c0:00.0 "$ROOT/sys/bus/pci/devices/0000:c0:00.0"
+  kmodsmith install --package "$package" --gpu-check none
+  assert_error E_NOT_READY "nvswitches: 0 of 1"
+  rm -r "$ROOT/var/lib/kmodsmith" "$ROOT/run" "$ROOT"/sys/module/nvidia* "$ROOT/.sys-calls"
+  mkdir -p "$ROOT/proc/driver/nvidia-nvswitch/devices/0000:c0:00.0"
+  begin() {
+    "$KMODSMITH" init --root "$ROOT" --no-daemons --export none --package "$package" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- 4>&- &
+    pid=$!
+  }
+  end() {
+    kill -TERM $pid
+    wait $pid
+  }
+  twice() { [ "$(opened)" = 4 ]; }
+  begin
+  soon twice
+  end
+  rm -r "$ROOT/run" "$ROOT"/sys/module/nvidia* "$ROOT/.sys-calls"
+  begin --gpu-check start
+  soon grep -q 'ready: driver' "$BATS_TEST_TMPDIR/log"
+  end
+  assert_equal "$(opened)" 2
 }
 
 @test "a replacement that a GPU does not survive is undone, and not tried again" {

@@ -200,7 +200,7 @@ EOF
 @test "status begins with one sentence: ready, or what is wrong first" {
   host h100x8
   kmodsmith status
-  assert_line --index 0 --partial "Not ready: driver 535.261.03 is loaded, and 1 of 10 checks fail, first nodes: 0 of 21 correct"
+  assert_line --index 0 --partial "Not ready: driver 535.261.03 is loaded, and 2 of 10 checks fail, first nodes: 0 of 21 correct"
   kmodsmith install 535.261.03
   kmodsmith status
   assert_line --index 0 "Ready: driver 535.261.03 (open), 8 GPUs, kernel 6.1.0-50-cloud-amd64"

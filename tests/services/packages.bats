@@ -214,7 +214,7 @@ daemon-reload"
   local unit
   command -v systemd-analyze >/dev/null || skip "there is no systemd-analyze"
   mkdir "$BATS_TEST_TMPDIR/units"
-  for unit in kmodsmith.service kmodsmith-watch.service; do
+  for unit in kmodsmith.service kmodsmith-gpus.service kmodsmith-watch.service; do
     sed "s#@BINDIR@#$(dirname "$(realpath "$KMODSMITH")")#" "$top/packaging/$unit" >"$BATS_TEST_TMPDIR/units/$unit"
   done
   run env SYSTEMD_UNIT_PATH="$BATS_TEST_TMPDIR/units:" systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR"/units/*.service

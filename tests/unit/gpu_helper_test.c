@@ -140,7 +140,7 @@ static void test_answers(void **state)
 		{ "uuid 15\n", GPU_BROKEN, "cannot read its UUID: stand-in error 15", NULL, 0, 0, false, false },
 		{ "0000:3b:00.0 15\n", GPU_BROKEN, "cannot open it: stand-in error 15", NULL, 0, 0, false, true },
 		{ "0000:3b:00.0 16\n", GPU_BROKEN, "cannot open it: stand-in error 16", NULL, 0, 0, false, true },
-		{ "0000:3b:00.0 6\n", GPU_UNTESTED, "does not know it", NULL, 0, 0, false, false },
+		{ "0000:3b:00.0 6\n", GPU_BROKEN, "does not know it", NULL, 0, 0, false, false },
 		{ "0000:3b:00.0 4\n", GPU_UNTESTED, "cannot open it: stand-in error 4", NULL, 0, 0, false, false },
 		{ "nvmlInit_v2 9\n", GPU_UNTESTED, "cannot be initialized: stand-in error 9", NULL, 0, 0, false,
 		  false },
@@ -477,6 +477,16 @@ static int open_at_once(const struct sys *sys, int dev, const char *name)
 	return open("/dev/null", O_RDWR);
 }
 
+// The fabric manager gets ready a little later.
+static void finish_fabric_later(void)
+{
+	if (fork() != 0)
+		return;
+	usleep(200 * 1000);
+	folder_file(&folder, DIR "/behaviour", "fabric 3\n");
+	_exit(0);
+}
+
 // As deep as was asked for, and as each GPU can be asked; what nobody could find out speaks against no GPU. After
 // test_other_root() the folder has a C library.
 static void test_measure(void **state)
@@ -489,15 +499,20 @@ static void test_measure(void **state)
 		const char *behaviour;
 		enum gpu_level deepest;
 		const char *said, *note;
-		int code;
+		int code, fabric_ms; // more than a second: the fabric gets ready meanwhile
 	} rows[] = {
-		{ "", GPU_COMPUTE, "3 of 3 start, answer and compute", NULL, 0 },
-		{ "", GPU_ANSWER, "3 of 3 start and answer", NULL, 0 },
-		{ "", GPU_START, "3 of 3 start (", NULL, 0 },
-		{ "fabric 2\n", GPU_COMPUTE, "3 of 3 start (", "not asked to answer: ", 0 },
-		{ "cuInit 802\n", GPU_COMPUTE, "3 of 3 start and answer", "not asked to compute: ", 0 },
-		{ "0000:86:00.0 15\n", GPU_COMPUTE, "2 of 3 start, answer and compute", NULL, E_GPU_FAULT },
-		{ "kernel_flips 8\n", GPU_COMPUTE, "0 of 3 start", NULL, E_GPU_FAULT },
+		{ "", GPU_COMPUTE, "3 of 3 start, answer and compute", NULL, 0, 0 },
+		{ "", GPU_ANSWER, "3 of 3 start and answer", NULL, 0, 0 },
+		{ "", GPU_START, "3 of 3 start (", NULL, 0, 0 },
+		{ "fabric 2\n", GPU_COMPUTE, "3 of 3 start (", "not asked to answer: ", 0, 0 },
+		{ "cuInit 802\n", GPU_COMPUTE, "3 of 3 start and answer", "not asked to compute: ", 0, 0 },
+		{ "fabric 2\n", GPU_COMPUTE, "0 of 3 start (", NULL, E_GPU_UNTESTED, 20 },
+		{ "cuInit 802\n", GPU_COMPUTE, "0 of 3 start (", NULL, E_GPU_UNTESTED, 20 },
+		{ "cuInit 803\n", GPU_COMPUTE, "3 of 3 start and answer", "not asked to compute: ", 0, 20 },
+		{ "fabric 1\n", GPU_COMPUTE, "3 of 3 start, answer and compute", NULL, 0, 60000 },
+		{ "cuInit 802\n", GPU_COMPUTE, "3 of 3 start, answer and compute", NULL, 0, 60000 },
+		{ "0000:86:00.0 15\n", GPU_COMPUTE, "2 of 3 start, answer and compute", NULL, E_GPU_FAULT, 0 },
+		{ "kernel_flips 8\n", GPU_COMPUTE, "0 of 3 start", NULL, E_GPU_FAULT, 0 },
 	};
 	struct sys sys = *sys_real();
 	struct gpu gpus[GPUS] = { 0 };
@@ -522,8 +537,11 @@ static void test_measure(void **state)
 							    .facts = &facts,
 							    .progress = &progress },
 						 .host = &folder.root,
-						 .deepest = rows[i].deepest };
+						 .deepest = rows[i].deepest,
+						 .fabric_ms = rows[i].fabric_ms };
 		folder_file(&folder, DIR "/behaviour", rows[i].behaviour);
+		if (rows[i].fabric_ms > 1000)
+			finish_fabric_later();
 		assert_int_equal(gpu_record_measure(&check, &record, &holds, &err), 0);
 		auto_str char *text = gpu_results_text(&record.results);
 		if (!str_starts(text, rows[i].said) || !has(record.results.items[0].note, rows[i].note))

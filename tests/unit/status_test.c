@@ -13,7 +13,7 @@ struct row {
 	uint16_t first, second;      // device ids of the GPUs; 0 = an H100
 	const char *driver, *kernel; // bound to the second one; a line of the kernel's log
 	const char *said;            // by a check that holds
-	const char *measured;        // gpus.json: its members; NULL = there is none
+	const char *measured;        // gpus.json: its members; NULL = every GPU that the driver has works
 	int code;                    // of a failed check; 0 = E_NOT_READY
 };
 
@@ -36,7 +36,8 @@ static const struct row rows[] = {
 	{ "module", "nvidia_uvm 535.1, going", HAS("going", "535.1", "OE", "Open ", "535.1", 2) },
 	{ "module", "nvidia_uvm 530.1, live", HAS("live", "530.1", "OE", "Open ", "535.1", 2) },
 	{ "flavour", "open, taint POE", HAS("live", "535.1", "POE", "Open ", "535.1", 2) },
-	{ "flavour", "proprietary, taint OE", HAS("live", "535.1", "OE", "", NULL, 2) },
+	{ "flavour", "proprietary, taint OE", HAS("live", "535.1", "OE", "", NULL, 2),
+	  .measured = "\"driver\": \"535.1\", \"flavour\": \"proprietary\", \"waived\": true, \"gpus\": [" },
 	{ "request", "570.1 open", HAS("live", "535.1", "OE", "Open ", "570.1", 2) },
 	{ "request", "535.1 open, and this is not loaded: nvidia-uvm", HAS("live", NULL, "OE", "Open ", "535.1", 2),
 	  .is_uvm_missing = true },
@@ -52,8 +53,11 @@ static const struct row rows[] = {
 	{ "gpus", "0 of 0; left without a driver: ", HAS("live", "535.1", "OE", "Open ", "535.1", 0), .first = 0x1287,
 	  .second = 0x1287 },
 	// What was measured in this boot, with this driver.
-	{ NULL, NULL, GOOD, .said = "2 of 2; not measured in this boot" },
-	{ NULL, NULL, GOOD, .measured = OPEN("") FIRST "," SECOND("works", "null"), .said = "2 of 2 start (2.5 s)" },
+	{ NULL, NULL, GOOD, .said = "2 of 2 start (2.5 s)" },
+	{ "gpus", "2 of 2; not measured in this boot", GOOD, .code = E_GPU_UNTESTED, .measured = OPEN("") },
+	{ "gpus", "2 of 2; not measured in this boot", GOOD, .code = E_GPU_UNTESTED, .measured = OPEN("") FIRST },
+	{ NULL, NULL, GOOD, .measured = OPEN("\"waived\": true,"), .said = "2 of 2; not measured (--gpu-check none)" },
+	{ "gpus", "1 of 2; 0000:41:00.0 has no driver", ONE_LESS, .measured = OPEN("\"waived\": true,") },
 	{ "gpus", "1 of 2 start (2.5 s); 0000:41:00.0: no firmware", GOOD, .code = E_GPU_START,
 	  .measured = OPEN("") FIRST "," SECOND("broken", "\"no firmware\"") },
 	{ NULL, NULL, GOOD, .measured = OPEN("\"allowed_missing\": 1,") FIRST "," SECOND("broken", "\"no firmware\""),
@@ -64,19 +68,21 @@ static const struct row rows[] = {
 	  .measured = OPEN("") FIRST "," SECOND("untested", "\"EPERM\"") },
 	{ NULL, NULL, GOOD, .measured = OPEN("") FIRST "," SECOND("excluded", "\"excluded\""),
 	  .said = "1 of 1 start (2.5 s); 0000:41:00.0: excluded" },
-	{ NULL, NULL, GOOD, .measured = "\"driver\": \"530.1\", \"flavour\": \"open\", \"gpus\": [" FIRST,
-	  .said = "2 of 2; not measured in this boot" },
+	{ "gpus", "2 of 2; not measured in this boot", GOOD, .code = E_GPU_UNTESTED,
+	  .measured = "\"driver\": \"530.1\", \"flavour\": \"open\", \"gpus\": [" FIRST },
 	{ "gpus", "1 of 2; 0000:41:00.0 has no driver", ONE_LESS,
 	  .measured = OPEN("") FIRST "," SECOND("works", "null") },
 	{ "gpus", "1 of 2 start (2.5 s); 0000:41:00.0: has no driver", ONE_LESS, .code = E_GPU_START,
 	  .measured = OPEN("") FIRST "," SECOND("broken", "\"has no driver\"") },
 	// What the driver in the kernel cannot serve, or is not to serve, does not count.
-	{ NULL, NULL, ONE_LESS, .second = 0x1287, .said = "1 of 1; left without a driver: 0000:41:00.0 (Kepler)" },
-	{ NULL, NULL, ONE_LESS, .second = 0x1287, .driver = "nouveau", .said = "1 of 1; left without" },
-	{ NULL, NULL, ONE_LESS, .second = 0x1db6, .said = "1 of 1; left without a driver: 0000:41:00.0 (Volta)" },
-	{ NULL, NULL, ONE_LESS, .driver = "vfio-pci", .said = "1 of 1" },
-	{ NULL, NULL, ONE_LESS, .driver = "pci-stub", .said = "1 of 1" },
-	{ NULL, NULL, GOOD, .second = 0x1287, .driver = "nvidia", .said = "2 of 2" }, // whatever the table says
+	{ NULL, NULL, ONE_LESS, .second = 0x1287,
+	  .said = "1 of 1 start (2.5 s); left without a driver: 0000:41:00.0 (Kepler)" },
+	{ NULL, NULL, ONE_LESS, .second = 0x1287, .driver = "nouveau", .said = "1 of 1 start (2.5 s); left without" },
+	{ NULL, NULL, ONE_LESS, .second = 0x1db6,
+	  .said = "1 of 1 start (2.5 s); left without a driver: 0000:41:00.0 (Volta)" },
+	{ NULL, NULL, ONE_LESS, .driver = "vfio-pci", .said = "1 of 1 start" },
+	{ NULL, NULL, ONE_LESS, .driver = "pci-stub", .said = "1 of 1 start" },
+	{ NULL, NULL, GOOD, .second = 0x1287, .driver = "nvidia", .said = "2 of 2 start" }, // whatever the table says
 	{ "firmware", "nvidia/535.1/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)", GOOD },
 	{ "nodes", "0 of 3 correct, with their /dev/char links, first: nvidia0 is missing", GOOD,
 	  .has_no_nodes = true },
@@ -133,9 +139,11 @@ static void check_row(const struct row *row)
 	gpus[1].driver = driver;
 	if (row->kernel)
 		tempdir_write(&t, "dev/kmsg", row->kernel);
-	auto_str char *measured = str_fmt("{\"boot_id\": \"" BOOT "\", %s]}", row->measured);
-	if (row->measured)
-		tempdir_write(&t, "run/kmodsmith/gpus.json", measured);
+	const char *all = row->gpus == 2 ? OPEN("") FIRST "," SECOND("works", "null") :
+			  row->gpus      ? OPEN("") FIRST :
+					   OPEN("");
+	auto_str char *measured = str_fmt("{\"boot_id\": \"" BOOT "\", %s]}", row->measured ? row->measured : all);
+	tempdir_write(&t, "run/kmodsmith/gpus.json", measured);
 	struct facts facts = { .host = { .release = release, .boot_id = boot },
 			       .gpus = { .items = gpus, .count = 2 },
 			       .loaded = loaded };

@@ -299,7 +299,9 @@ static int child_arguments(void *ctx, enum agent_work work, const struct target 
 	auto_strv struct strv params = { 0 };
 	v.job.origin.remote.common.is_json = true;
 	strv_add(&ret->args, str_dup(cmd->name));
-	if (work != AGENT_WORK_PROBE) {
+	if (work == AGENT_WORK_PROBE) { // the node is cordoned, and nobody uses a GPU
+		strv_add(&ret->args, str_dup("--check-gpus"));
+	} else {
 		for (size_t i = 0; i < v.job.params.count; i++)
 			strv_add(&params, str_dup(v.job.params.items[i]));
 		if (add_params(target, &params, err) < 0)

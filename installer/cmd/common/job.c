@@ -230,6 +230,15 @@ int job_parse_holders(const char *text, enum holders_policy *ret, struct err *er
 	return 0;
 }
 
+int job_parse_gpu_check(const char *text, struct gpu_demand *ret, struct err *err)
+{
+	ret->is_off = str_eq(text, "none");
+	ret->is_start_only = str_eq(text, "start");
+	if (text && !ret->is_off && !ret->is_start_only)
+		return err_set(err, E_USAGE, "--gpu-check '%s' is not one of start, none", text);
+	return 0;
+}
+
 int job_parse_reuse(const char *text, enum reuse *ret, struct err *err)
 {
 	*ret = REUSE_SERIES;
@@ -399,13 +408,12 @@ static int parse_job_words(struct job *j, struct err *err)
 			   root_sub(&j->machine.host, ".", &j->dev_root, err)) < 0 ||
 	    (v->patches && root_init(&j->patches, v->patches, err) < 0) || job_parse_flavour(v, &r->flavour, err) < 0)
 		return -1;
-	if (v->gpu_check && !str_eq(v->gpu_check, "start") && !str_eq(v->gpu_check, "none"))
-		return err_set(err, E_USAGE, "--gpu-check '%s' is not one of start, none", v->gpu_check);
 	r->host_driver = HOST_FAIL;
 	if (v->host_driver && !host_policy_parse(v->host_driver, &r->host_driver))
 		return err_set(err, E_USAGE, "--host-driver '%s' is not one of use, replace, fail", v->host_driver);
 	if (job_package_manager(v, &r->package_manager, err) < 0 ||
-	    job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
+	    job_parse_holders(v->holders, &r->holders, err) < 0 ||
+	    job_parse_gpu_check(v->gpu_check, &r->gpus, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
 		return -1;
 	return v->cdi ? cdi_spec_file_check(v->cdi, err) : 0;
 }
@@ -454,10 +462,8 @@ static void fill_job_request(struct job *j)
 	r->load_timeout_ms = v->load_timeout_s ? job_unload_timeout_ms(v->load_timeout_s) : 0;
 	r->unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s);
 	r->holders_timeout_ms = holders_wait_deadline_ms(r->holders, v->holders_timeout_s);
-	r->gpus = (struct gpu_demand){ .is_off = str_eq(v->gpu_check, "none"),
-				       .is_start_only = str_eq(v->gpu_check, "start"),
-				       .timeout_ms = v->gpu_timeout_s ? job_unload_timeout_ms(v->gpu_timeout_s) : 0,
-				       .allowed_missing = v->allowed_missing_gpus };
+	r->gpus.timeout_ms = v->gpu_timeout_s ? job_unload_timeout_ms(v->gpu_timeout_s) : 0;
+	r->gpus.allowed_missing = v->allowed_missing_gpus;
 	r->is_compile_forbidden = v->is_compile_forbidden;
 	r->is_unproven_allowed = v->is_unproven_allowed;
 	r->is_rt_allowed = v->is_rt_allowed;

@@ -97,6 +97,7 @@ int job_check_driver(const char *driver, struct err *err); // E_USAGE: no word, 
 int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err); // E_USAGE
 int job_parse_arch(const char *text, const char **ret, struct err *err); // as `uname -m`; NULL: NULL
 #define ARCH_HELP "architecture of the kernel: x86_64 (or amd64), aarch64 (arm64); default: "
+int job_parse_gpu_check(const char *text, struct gpu_demand *ret, struct err *err); // the same; NULL: all levels
 int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err); // E_USAGE; NULL: refuse
 int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);            // E_USAGE; NULL: series
 #define REUSE_HELP                                                                               \

@@ -83,7 +83,7 @@ struct init_start {
 	struct service_xid xid;
 	struct service_part xid_part;
 	struct gpu_holds holds; // what was started stays so until a daemon keeps it: each start costs seconds
-	bool is_fabric_due;     // with NVSwitches a GPU answers only once the fabric manager is up
+	bool is_check_due;      // with NVSwitches a GPU answers only once the fabric manager is up
 	bool has_reporter, has_xid, is_agent_down;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
@@ -249,17 +249,33 @@ static int install_driver(struct init_start *s, sigset_t *stop, struct err *err)
 	}
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
-	s->is_fabric_due = is_change && !job.request.gpus.is_off && !job.request.gpus.is_start_only &&
-			   gpus_count_ours(&job.session.facts.gpus, GPU_SWITCH) > 0;
+	bool is_off_fabric = gpus_count_ours(&job.session.facts.gpus, GPU_SWITCH) > 0;
+	for (size_t i = 0; i < status.gpus.results.count; i++)
+		is_off_fabric = is_off_fabric || gpu_result_is_off_fabric(&status.gpus.results.items[i]);
 	s->holds = job.session.holds;
+	s->is_check_due = (is_change || s->holds.count) && is_off_fabric && !job.request.gpus.is_off &&
+			  !job.request.gpus.is_start_only;
 	job.session.holds = (struct gpu_holds){ 0 };
 	service_block(stop);
 	log_info("ready: driver %s, %s", job.session.plan.driver, module_type_name(job.session.plan.flavour));
 	return 1;
 }
 
-// What install_driver() could not ask yet. A child of its own, because it takes seconds.
-static void ask_gpus(struct init_start *s)
+// The agent leaves a driver as it is that nobody may have measured in this boot.
+static void measure_left(struct init_start *s)
+{
+	auto_facts struct facts f = { 0 };
+	auto_gpu_record struct gpu_record record = { 0 };
+	struct err why = { 0 };
+	const struct machine *m = &s->machine;
+	s->is_check_due = facts_read(&m->host, &m->kern, &f, &why) == 0 && f.loaded.version &&
+			  (gpu_record_read(&m->host, f.host.boot_id, &record, &why) <= 0 ||
+			   !gpu_record_is_of(&record, f.loaded.version, module_type_name(f.loaded.flavour)));
+}
+
+// What install_driver() could not ask yet. A child of its own, because it waits for the fabric, and begun while this
+// process has its rights.
+static void ask_gpus(const struct init_start *s)
 {
 	auto_launch_words struct launch_words words = { 0 };
 	struct err why;
@@ -270,7 +286,6 @@ static void ask_gpus(struct init_start *s)
 	opt_words(passed_on, s->values, &cmd_status, &words.args, &words.env);
 	if (launch_self(&words, &ignored, NULL, &why) < 0)
 		log_warn("the GPUs are not asked once more: %s", why.text);
-	s->is_fabric_due = false;
 }
 
 // Once every daemon that the GPUs need is up, nvidia-persistenced keeps them started, where it runs. The operator is
@@ -280,8 +295,6 @@ static void tell_daemons(void *ctx, bool is_well)
 	struct err why = { 0 };
 	struct init_start *s = ctx;
 	gpu_holds_release(&s->holds);
-	if (is_well && s->is_fabric_due)
-		ask_gpus(s);
 	if (!s->values->is_operator)
 		return;
 	int r = !is_well || s->is_told ? gpu_operator_write_ready(&s->machine.host, is_well, &why) :
@@ -449,7 +462,11 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 	}
 	if (v->is_operator && r > 0)
 		make_own_nodes(&s);
+	if (v->is_agent)
+		measure_left(&s);
 	s.has_xid = r != 0 && service_xid_open(&s.machine.host, &s.machine.kern, &s.xid, &s.xid_part);
+	if (s.is_check_due)
+		ask_gpus(&s);
 	drop_rights(v);
 	liveness_beat(&s.liveness, LIVENESS_SERVE, 0, 0);
 	int signal = serve_until_stopped(&s, r != 0, &signals, err);

@@ -12,7 +12,7 @@
 
 struct values {
 	struct common common;
-	char *dev_root, *state_dir;
+	char *dev_root, *state_dir, *gpu_check;
 	bool is_check;
 };
 
@@ -24,22 +24,21 @@ static const struct opt opts[] = {
 	{ "check-gpus", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_check),
 	  "measure now whether the GPUs work, which boots those that nobody has open; compute on them only if nobody "
 	  "uses one" },
+	{ "gpu-check", 0, "start|none", "KMODSMITH_GPU_CHECK", OPT_STR, offsetof(struct values, gpu_check),
+	  "with --check-gpus: open the GPUs, and ask no further; or only record that they need not be measured" },
 	{ 0 },
 };
 
 // One sentence before the rows. A machine without a GPU has no others.
 static void show_headline(const struct facts *f, const struct status *s)
 {
-	const struct check *first = NULL;
+	const struct check *first = status_first_failed(s);
 	size_t failed = 0;
 	auto_served_gpus struct gpus served = { 0 };
 	gpu_support_served(&f->gpus, f->loaded.version, f->loaded.flavour, &served);
 	size_t gpus = gpus_count_ours(&served, GPU_DISPLAY);
-	for (size_t i = 0; i < s->count; i++) {
+	for (size_t i = 0; i < s->count; i++)
 		failed += !s->checks[i].is_ok;
-		if (!s->checks[i].is_ok && !first)
-			first = &s->checks[i];
-	}
 	if (!s->has_gpu)
 		return;
 	const char *plural = str_plural(gpus);
@@ -85,7 +84,7 @@ static void show_last_run(const json_t *file)
 
 static void show_measured(const struct gpu_record *r)
 {
-	auto_str char *ago = r->time ? date_ago(r->time, time(NULL)) : NULL;
+	auto_str char *ago = r->time && !r->is_waived ? date_ago(r->time, time(NULL)) : NULL;
 	if (ago)
 		printf("GPUs measured at %s%s\n", r->time, ago);
 }
@@ -154,26 +153,37 @@ static int publish_measured(const struct machine *m, const struct facts *f, cons
 }
 
 // What is measured replaces the last measurement; who is changing the node measures for itself.
-static int check_gpus_now(const struct machine *m, const struct facts *f, const struct root *dev_root,
-			  const struct root *state, struct err *err)
+static int check_gpus_now(const struct values *v, const struct machine *m, const struct facts *f,
+			  const struct root *dev_root, const struct root *state, struct err *err)
 {
+	enum { FABRIC_MS = 300 * 1000 }; // the fabric manager of a large machine takes minutes
 	auto_gpu_record struct gpu_record last = { 0 }, now = { 0 };
 	auto_gpu_holds struct gpu_holds holds = { 0 };
 	struct progress progress = { 0 };
 	auto_holders struct holders holders = { 0 };
 	struct gpu_check check = {
 		.start = { .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys, .facts = f, .progress = &progress },
-		.host = &m->host
+		.host = &m->host,
+		.fabric_ms = FABRIC_MS
 	};
+	struct gpu_demand demand = { 0 };
+	if (job_parse_gpu_check(v->gpu_check, &demand, err) < 0)
+		return -1;
 	if (!f->loaded.version)
 		return 0;
 	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_CHANGE, err);
-	if (lock < 0 || gpu_record_read(&m->host, f->host.boot_id, &last, err) < 0 ||
+	if (lock < 0)
+		return err_wrap(err, "check the GPUs");
+	if (demand.is_off) {
+		int r = gpu_record_waive(&m->host, f->host.boot_id, &f->loaded, err);
+		return r < 0 || publish_measured(m, f, dev_root, err) < 0 ? -1 : 0;
+	}
+	if (gpu_record_read(&m->host, f->host.boot_id, &last, err) < 0 ||
 	    holders_find(&m->kern, &f->loaded, &holders, err) < 0 ||
 	    holders_wait_omit_daemons(&m->host, &m->kern, &holders, err) < 0)
 		return err_wrap(err, "check the GPUs");
 	// A job must not meet another context on its GPU.
-	check.deepest = holders.count ? GPU_ANSWER : GPU_COMPUTE;
+	check.deepest = demand.is_start_only ? GPU_START : holders.count ? GPU_ANSWER : GPU_COMPUTE;
 	if (gpu_record_measure(&check, &now, &holds, err) < 0)
 		return err_wrap(err, "check the GPUs");
 	now.allowed = last.allowed;
@@ -201,7 +211,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	// Reading creates no state directory.
 	int has_state = job_state_existing(v->state_dir, &m, &state, &unread);
-	if ((v->is_check && check_gpus_now(&m, &f, &dev_root, &state, err) < 0) ||
+	if ((v->is_check && check_gpus_now(v, &m, &f, &dev_root, &state, err) < 0) ||
 	    status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
 	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
