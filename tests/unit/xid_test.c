@@ -77,6 +77,81 @@ static void after_a_restart(void **state)
 	assert_int_equal(again.next, 0);
 }
 
+// What the driver before did is not the loaded one's fault, nor what may have been before a load that nobody read; a
+// recovery action counts until it is taken back.
+static void since_the_load(void **state)
+{
+	(void)state;
+#define XID(sequence, number, text) "4," sequence ",1,-;NVRM: Xid (PCI:0000:3b:00): " number ", " text "\n"
+#define LOAD(sequence) "4," sequence ",1,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  535.261.03\n"
+#define ACTION "GPU recovery action changed from "
+	static const struct {
+		const char *records[4];
+		unsigned long loaded;
+		bool is_news; // the last of them changes the file
+	} cases[] = {
+		{ { XID("1", "119", "x") }, 1, true },
+		{ { XID("1", "119", "x"), XID("2", "119", "x") }, 2, true },
+		{ { XID("1", "119", "x"), LOAD("2") }, 0, true },
+		{ { XID("1", "119", "x"), LOAD("2"), LOAD("3") }, 0, false },
+		{ { XID("1", "119", "x"), LOAD("2"), XID("3", "119", "x") }, 1, true },
+		{ { XID("1", "119", "x"), "12,2,1,-;NVRM: loading NVIDIA, says a process\n" }, 1, false },
+		{ { XID("1", "119", "x"), "6,3,1,-;the second record was overwritten\n" }, 0, true },
+		{ { XID("1", "154", ACTION "0x0 (None) to 0x1 (GPU Reset Required)") }, 1, true },
+		{ { XID("1", "154", ACTION "0x0 (None) to 0x2 (Node Reboot Required)"),
+		    XID("2", "154", ACTION "0x2 (Node Reboot Required) to 0x0 (None)") },
+		  0,
+		  true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct err err;
+		struct xids x = { 0 }, read;
+		bool is_news = false;
+		auto_folder struct folder f;
+		folder_make(&f);
+		for (size_t k = 0; k < 4 && cases[i].records[k]; k++)
+			is_news = xids_take(&x, cases[i].records[k], strlen(cases[i].records[k]));
+		assert_int_equal(xids_write(&f.root, BOOT, &x, &err), 0);
+		assert_int_equal(xids_read(&f.root, BOOT, &read, &err), 1);
+		auto_str char *row = str_fmt("row %zu", i);
+		expect(read.count == 1 && read.items[0].loaded == cases[i].loaded && is_news == cases[i].is_news, row);
+	}
+}
+
+// An earlier version did not tell what came since the load: nothing is held against the driver.
+static void record_of_an_earlier_version(void **state)
+{
+	(void)state;
+	struct err err;
+	struct xids x;
+	auto_folder struct folder f;
+	folder_make(&f);
+	tempdir_write(&f, "run/kmodsmith/xid.json",
+		      "{\"boot_id\":\"" BOOT
+		      "\",\"next\":7,\"xids\":[{\"gpu\":\"0000:3b:00.0\",\"xid\":119,\"count\":3}]}");
+	assert_int_equal(xids_read(&f.root, BOOT, &x, &err), 1);
+	assert_true(x.count == 1 && x.items[0].count == 3 && x.items[0].loaded == 0);
+}
+
+static void classes(void **state)
+{
+	(void)state;
+	static const struct {
+		unsigned xid;
+		enum xid_class class;
+	} cases[] = {
+		{ 13, XID_APPLICATION }, { 31, XID_APPLICATION }, { 43, XID_APPLICATION }, { 45, XID_APPLICATION },
+		{ 48, XID_HARDWARE },    { 64, XID_HARDWARE },    { 74, XID_HARDWARE },    { 79, XID_HARDWARE },
+		{ 95, XID_HARDWARE },    { 140, XID_HARDWARE },   { 119, XID_DRIVER },     { 120, XID_DRIVER },
+		{ 143, XID_DRIVER },     { 154, XID_RECOVERY },   { 63, XID_OTHER },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		auto_str char *row = str_fmt("Xid %u", cases[i].xid);
+		expect(xid_class(cases[i].xid) == cases[i].class, row);
+	}
+	assert_int_equal(xid_class(9999), XID_OTHER); // in nobody's table
+}
+
 // More kinds than anybody has: those in excess are one sample, and none is lost.
 static void too_many_kinds(void **state)
 {
@@ -102,9 +177,9 @@ static void too_many_kinds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_record),
-		cmocka_unit_test(after_a_restart),
-		cmocka_unit_test(too_many_kinds),
+		cmocka_unit_test(each_record),    cmocka_unit_test(after_a_restart),
+		cmocka_unit_test(since_the_load), cmocka_unit_test(record_of_an_earlier_version),
+		cmocka_unit_test(classes),        cmocka_unit_test(too_many_kinds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
