@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 const char *const agent_key_names[AGENT_KEYS] = {
-	KEY_PREFIX "agent.ack",    KEY_PREFIX "agent.loaded", KEY_PREFIX "agent.store",   KEY_PREFIX "agent.holders",
-	KEY_PREFIX "agent.health", KEY_PREFIX "agent.boot",   KEY_PREFIX "agent.trouble",
+	KEY_PREFIX "agent.ack",     KEY_PREFIX "agent.loaded", KEY_PREFIX "agent.store", KEY_PREFIX "agent.gpus",
+	KEY_PREFIX "agent.holders", KEY_PREFIX "agent.health", KEY_PREFIX "agent.boot",  KEY_PREFIX "agent.trouble",
 };
 
 // <epoch>.<n>:<verb>:<accepted|done|failed>[:<class>:<code>]
@@ -83,6 +83,7 @@ void agent_annotations(const struct agent_journal *j, const struct agent_facts *
 	write_ack(j, ret->value[AGENT_ACK]);
 	write_loaded(f, ret->value[AGENT_LOADED]);
 	write_store(f, ret->value[AGENT_STORE]);
+	gpu_report_text(&f->gpus, ret->value[AGENT_GPUS], AGENT_VALUE);
 	write_holders(h, ret->value[AGENT_HOLDERS]);
 	write_health(j, ret->value[AGENT_HEALTH]);
 	snprintf(ret->value[AGENT_BOOT], AGENT_VALUE, "%s %s %d", boot, KMODSMITH_VERSION, AGENT_SCHEMA);

@@ -444,7 +444,7 @@ static void write_agent_annotations(struct agent *a)
 		memcpy(words.value[AGENT_ACK], n->value[AGENT_ACK], AGENT_VALUE);
 	if (is_young && !*words.value[AGENT_HOLDERS]) // removed together with the report of the worker's end
 		memcpy(words.value[AGENT_HOLDERS], n->value[AGENT_HOLDERS], AGENT_VALUE);
-	for (int i = AGENT_LOADED; !a->facts.is_known && i <= AGENT_STORE; i++)
+	for (int i = AGENT_LOADED; !a->facts.is_known && i <= AGENT_GPUS; i++)
 		memcpy(words.value[i], n->value[i], AGENT_VALUE);
 	int r = agent_node_tell(&a->node, &words, &why);
 	if (r < 0)

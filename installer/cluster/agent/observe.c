@@ -163,6 +163,7 @@ int agent_read_facts(const struct agent_paths *at, const struct target *const *n
 	if (open_observed_store(&l, err) < 0)
 		return -1;
 	snprintf(f.release, sizeof(f.release), "%s", l.facts.host.release);
+	agent_read_gpus(at->host, at->kern, &l.facts, &f.gpus);
 	look_at_kernel(&l, &f, ret_new);
 	for (size_t i = 0, used = 0; i < count && used < AGENT_STORED; i++) {
 		bool is_listed = false;

@@ -3,7 +3,7 @@
 // driver. Read from the kernel and the store each time; the journal only decides which of several names fits best.
 #pragma once
 #include "base/file/root.h"
-#include "cluster/node_state/target.h"
+#include "cluster/node_state/gpu_report.h"
 
 enum { AGENT_STORED = 3, AGENT_UNKNOWN = -1 };
 
@@ -15,6 +15,7 @@ struct agent_facts {
 	struct target_hash store[AGENT_STORED]; // complete on the disk, for the running kernel
 	char version[WORD_TEXT];                // of what is loaded
 	char srcversion[WORD_TEXT], release[64];
+	struct gpu_report gpus;
 };
 
 struct agent_holders {
@@ -35,6 +36,10 @@ struct agent_paths {
 // described by *ret_new, so that it can be restored (.driver "": not needed). Caller releases it.
 int agent_read_facts(const struct agent_paths *at, const struct target *const *names, size_t count,
 		     struct agent_facts *ret, struct target *ret_new, struct err *err);
+
+struct facts;
+void agent_read_gpus(const struct root *host, const struct root *kern, const struct facts *facts,
+		     struct gpu_report *ret);
 
 // How many processes hold the driver, and their pods, without our own daemons. Never fails: AGENT_UNKNOWN if it cannot
 // be determined. generation counts up if the result differs from what ret had.

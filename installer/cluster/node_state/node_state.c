@@ -151,6 +151,11 @@ static void take_boot(struct report *r, const char *value)
 	r->boot = target_hash_of_text(value);
 }
 
+static void take_gpus(struct report *r, const char *value)
+{
+	gpu_report_parse(value, &r->gpus);
+}
+
 static const struct {
 	const char *name;
 	void (*take)(struct report *r, const char *value);
@@ -158,6 +163,7 @@ static const struct {
 	{ KEY_PREFIX "agent.ack", take_ack },       { KEY_PREFIX "agent.loaded", take_loaded_annotation },
 	{ KEY_PREFIX "agent.store", take_store },   { KEY_PREFIX "agent.holders", take_holders },
 	{ KEY_PREFIX "agent.health", take_health }, { KEY_PREFIX "agent.boot", take_boot },
+	{ KEY_PREFIX "agent.gpus", take_gpus },
 };
 
 // NVIDIA's operator writes it as an annotation (gpu-operator controllers/nodelabeling_controller.go); a label of that

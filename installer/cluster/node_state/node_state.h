@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node of the cluster as the rollout sees it: what we wrote on it, what its agent reports, and facts. Less than 1.3
+// A node of the cluster as the rollout sees it: what we wrote on it, what its agent reports, and facts. Less than 1.5
 // KiB, with no pointer but the name. Filled label by label and annotation by annotation, so that a streaming
 // parser never holds a whole Node. Keys and formats: upgrade-design 5.2.
 #pragma once
 #include "cluster/node_state/annotations.h"
+#include "cluster/node_state/gpu_report.h"
 
 enum holder_count { HOLDERS_UNPUBLISHED = -2, HOLDERS_UNKNOWN = -1 };
 
@@ -26,6 +27,7 @@ struct report { // written by the node's agent alone
 		struct target_hash target_hash;
 		enum result result; // RESULT_DONE: it works; RESULT_FAILED: it does not; RESULT_NONE: not reported
 	} health;
+	struct gpu_report gpus;
 };
 
 enum { PODS_UNSEEN = -1, DEVICES_UNKNOWN = -1 };
