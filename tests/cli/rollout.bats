@@ -114,6 +114,28 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_error E_NOT_FOUND "no node 'nobody'"
 }
 
+@test "a node with a broken GPU is not begun, and says which GPU, of which model, and why; an error since the load is told" {
+  queue
+  alter "$nodes" '.items[1].metadata.annotations["kmodsmith.io/agent.gpus"] = "7/8 535.1 NVIDIA-A2 0000:3b:00.0=xid79x1"'
+  plan --resumed --node n1
+  assert_status 0
+  assert_output --partial 'n1 is queued: gpu-broken 0000:3b:00.0 Xid 79, NVIDIA-A2'
+  assert_line 'GPUs that work, their driver, model and faults: 7/8 535.1 NVIDIA-A2 0000:3b:00.0=xid79x1'
+  assert_output --regexp '  no   none of its GPUs is broken before, or unhealthyBefore is replace: gpu-broken '
+  plan --resumed --node n1 --json
+  assert_json .gpus '7/8 535.1 NVIDIA-A2 0000:3b:00.0=xid79x1'
+  plan --resumed
+  assert_line --regexp '^n1 .* queued .* gpu-broken 0000:3b:00.0 Xid 79, NVIDIA-A2 '
+  alter "$policy" '.pools[0].unhealthyBefore = "replace"'
+  plan --resumed --node n1
+  refute_output --partial gpu-broken
+  alter "$nodes" ".items[1].metadata |= (.labels[\"kmodsmith.io/state\"] = \"done\" |
+    .annotations[\"kmodsmith.io/agent.loaded\"] = \"$target 535.2\" |
+    .annotations[\"kmodsmith.io/agent.gpus\"] = \"8/8 535.2 NVIDIA-A2 0000:3b:00.0=xid119x3\")"
+  plan --resumed --node n1
+  assert_output --partial 'n1 is done: gpu-error 0000:3b:00.0 Xid 119, NVIDIA-A2'
+}
+
 @test "a node whose GPUs are not back: which, of how many, since when, and what follows" {
   queue
   alter "$nodes" ".items[1] |= (.spec.unschedulable = true | .metadata.labels[\"kmodsmith.io/state\"] = \"releasing\" |

@@ -65,6 +65,13 @@ void farm_store(struct farm_node *n, const struct target_hash *target_hash)
 	n->store[0] = *target_hash;
 }
 
+static void forget_xids(struct farm_node *n)
+{
+	char *fault = strstr(n->gpus, " 0000:");
+	if (fault)
+		*fault = '\0';
+}
+
 // The result of an order at the end of its time: "done", or "failed:CLASS:CODE".
 static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, const struct target_hash *target_hash)
 {
@@ -80,7 +87,10 @@ static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, 
 			return "failed:busy:E_IN_USE";
 		if (is_bad && !f->is_sick)
 			return "failed:permanent:E_LOAD";
+		if (n->is_unfit && !target_hash_eq(target_hash, &f->old))
+			return "failed:permanent:E_GPU_START";
 		n->loaded = *target_hash;
+		forget_xids(n);
 		return "done";
 	default:
 		return is_bad ? "failed:permanent:E_NOT_READY" : "done";
@@ -100,7 +110,8 @@ static void write_node_report(struct farm *f, struct farm_node *n, const char *a
 	auto_str char *health = target_hash_is_set(&n->loaded) ?
 					str_fmt("%s:%s", loaded, is_ill ? "fail:E_NOT_READY" : "ok") :
 					str_dup("");
-	auto_str char *now = str_fmt("%s %s %s %s %d%s", ack, version, both, health, n->holders, n->held_by);
+	auto_str char *now =
+		str_fmt("%s %s %s %s %d%s %s", ack, version, both, health, n->holders, n->held_by, n->gpus);
 	if (str_eq(now, n->said))
 		return;
 	free(n->said);
@@ -111,6 +122,8 @@ static void write_node_report(struct farm *f, struct farm_node *n, const char *a
 		  "'kmodsmith.io/agent.store':'%s','kmodsmith.io/agent.health':'%s','kmodsmith.io/agent.holders':'%d "
 		  "1%s'}}}",
 		  ack, version, both, health, n->holders, n->held_by);
+	if (*n->gpus)
+		sim_merge(f->sim, path, "{'metadata':{'annotations':{'kmodsmith.io/agent.gpus':'%s'}}}", n->gpus);
 }
 
 static void obey_order(struct farm *f, unsigned i)

@@ -12,11 +12,13 @@ struct farm_node {
 	char name[16];
 	struct target_hash loaded, store[2];
 	int holders;
-	char held_by[80];   // " UID..." of pods, after the number of holders
-	long busy_until_ms; // end of the order in progress
-	char go[FARM_TEXT]; // the last order
-	bool is_silent;     // reports nothing
-	bool is_told;       // its Node is unchanged since its last turn
+	char held_by[80];     // " UID..." of pods, after the number of holders
+	long busy_until_ms;   // end of the order in progress
+	char go[FARM_TEXT];   // the last order
+	bool is_silent;       // reports nothing
+	bool is_unfit;        // its GPUs start with no other driver than the old one
+	char gpus[FARM_TEXT]; // as its agent says; a load forgets what came since the one before
+	bool is_told;         // its Node is unchanged since its last turn
 	struct {
 		struct target_hash loaded, store[2];
 		int holders;

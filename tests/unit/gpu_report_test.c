@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node says of its GPUs: how it is written and read, whom it blames, and what of a measurement, of the bus and of
-// NVIDIA's errors gets into it.
+// What a node says of its GPUs: how it is written and read, whom it blames, and what of a measurement, of the bus and
+// of NVIDIA's errors gets into it.
 #include "cluster/agent/agent_annotations.h"
 #include "cluster/node_state/gpu_report.h"
 #include "gpu_check/gpu_record.h"

@@ -237,6 +237,7 @@ static void rows_of_a_slot_are_answered_one_by_one(void **state)
 		m[i].record.has_phase = true;
 		m[i].record.target = target;
 		m[i].report = (struct report){ .has_loaded = true, .loaded = old, .store = { target } };
+		assert_true(gpu_report_parse("7/8 535.1 X 0000:3b:00.0=gone", &m[i].report.gpus));
 		m[i].facts.is_unschedulable = true;
 		m[i].facts.terms = i == 0;
 	}
@@ -245,8 +246,9 @@ static void rows_of_a_slot_are_answered_one_by_one(void **state)
 	};
 	auto_slots struct slots slots = SLOTS_NONE;
 	scheduler_plan(&c, &slots);
-	static const enum reason_code want[] = { REASON_NONE,      REASON_PAUSED,         REASON_NONE, REASON_NONE,
-						 REASON_NOT_READY, REASON_FOREIGN_CORDON, REASON_NONE, REASON_NONE };
+	static const enum reason_code want[] = { REASON_NONE,       REASON_PAUSED,    REASON_NONE,
+						 REASON_NONE,       REASON_NOT_READY, REASON_FOREIGN_CORDON,
+						 REASON_GPU_BROKEN, REASON_NONE,      REASON_NONE };
 	struct explain_row rows[EXPLAIN_MOST];
 	size_t count = explain_slot(&c, &slots, 0, rows);
 	assert_int_equal(count, ARRAY_SIZE(want));

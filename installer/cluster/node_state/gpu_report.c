@@ -101,8 +101,11 @@ void gpu_report_add_model(struct gpu_report *r, const char *name)
 		if (has == len && memcmp(part, word, len) == 0)
 			return;
 	has = strlen(r->model);
-	if (len && has + (has != 0) + len < sizeof(r->model))
-		snprintf(r->model + has, sizeof(r->model) - has, "%s%s", has ? "," : "", word);
+	if (!len || has + (has != 0) + len >= sizeof(r->model))
+		return;
+	if (has)
+		r->model[has++] = ',';
+	memcpy(r->model + has, word, len + 1);
 }
 
 void gpu_report_text(const struct gpu_report *r, char *ret, size_t size)

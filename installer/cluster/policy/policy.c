@@ -304,6 +304,7 @@ static const char *const wait_timeouts[] = { "evict", "release", NULL };
 static const char *const release_timeouts[] = { "hold", "release", "fail", NULL };
 static const char *const halts[] = { "finish", "rollback", "rollback-all", NULL };
 static const char *const cordons[] = { "ignore", "use-first", NULL };
+static const char *const unhealthies[] = { "hold", "replace", NULL };
 static const char *const overflows[] = { "alone", "hold", NULL };
 
 #define AT(field_) offsetof(struct pool, field_)
@@ -324,6 +325,7 @@ const struct field pool_fields[] = {
 	{ "groupOverflow", FIELD_CHOICE, AT(overflow), 0, 0, overflows },
 	{ "onReleaseTimeout", FIELD_CHOICE, AT(on_release_timeout), 0, 0, release_timeouts },
 	{ "onHalt", FIELD_CHOICE, AT(on_halt), 0, 0, halts },
+	{ "unhealthyBefore", FIELD_CHOICE, AT(unhealthy_before), 0, 0, unhealthies },
 	{ "zoneByZone", FIELD_BOOL, AT(is_by_zone), 0, 0, NULL },
 	{ 0 },
 };
@@ -340,6 +342,7 @@ const struct field drain_fields[] = {
 const struct field breaker_fields[] = {
 	{ "percent", FIELD_UINT, AT(breaker_percent), 1, 100, NULL },
 	{ "inARow", FIELD_UINT, AT(breaker_row), 1, 1000, NULL },
+	{ "hardwareErrors", FIELD_UINT, AT(hardware_errors), 0, 1000, NULL },
 	{ 0 },
 };
 

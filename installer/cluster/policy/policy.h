@@ -23,6 +23,7 @@ enum on_release_timeout { RELEASE_HOLD, RELEASE_ANYWAY, RELEASE_FAIL };
 enum mode { MODE_COORDINATOR, MODE_SELF /* one node, which has no coordinator: see single_node.h */ };
 enum on_halt { HALT_FINISH, HALT_ROLLBACK, HALT_ROLLBACK_ALL };
 enum foreign_cordon { CORDON_IGNORE, CORDON_USE_FIRST };
+enum unhealthy_before { UNHEALTHY_HOLD, UNHEALTHY_REPLACE };
 enum overflow { OVERFLOW_ALONE, OVERFLOW_HOLD };
 enum beside { BESIDE_HOLD, BESIDE_ALLOW };
 
@@ -61,6 +62,8 @@ struct pool {
 	enum on_halt on_halt;
 	bool is_by_zone;
 	unsigned breaker_percent, breaker_row;
+	unsigned hardware_errors; // nodes of a wave with such errors of their GPUs that halt it; 0 = none do
+	enum unhealthy_before unhealthy_before;
 	struct wave *waves;
 	size_t wave_count;
 	struct window *windows;

@@ -87,6 +87,7 @@ static inline const char *rule_ack_code(const struct view *v)
 }
 bool rule_has_backed_off(const struct view *v, unsigned tries);                   // long enough after the state began
 bool rule_is_proven(const struct view *v, const struct target_hash *target_hash); // validated, and loaded ever since
+bool rule_is_ill_before(const struct view *v);  // a GPU is broken before the change, and the policy leaves such nodes
 bool rule_is_rolled_back(const struct view *v); // the rollout is halted, and takes back those that are under way
 // The driver was changed, and what was there at the cordon is not back.
 bool rule_is_short(const struct view *v);

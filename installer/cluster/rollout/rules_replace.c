@@ -23,7 +23,7 @@ static bool is_replace_done(const struct view *v)
 }
 bool rule_is_rolled_back(const struct view *v)
 {
-	return v->rollout && v->rollout->is_halted && v->pool->on_halt != HALT_FINISH &&
+	return v->rollout && rollout_blames_target(v->rollout) && v->pool->on_halt != HALT_FINISH &&
 	       target_hash_eq(&v->m->record.target, &v->rollout->target);
 }
 // The order is gone: it was deleted.

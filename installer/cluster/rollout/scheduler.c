@@ -82,6 +82,12 @@ static enum reason_code foreign_cordon(const struct round *r, size_t at)
 										      REASON_NONE;
 }
 
+static enum reason_code refuse_gpu_broken(const struct round *r, size_t at)
+{
+	struct view v = scheduler_view(r->c, r->s, at);
+	return rule_is_moving(&v) && rule_is_ill_before(&v) ? REASON_GPU_BROKEN : REASON_NONE;
+}
+
 static enum reason_code refuse_wave_closed(const struct round *r, size_t at)
 {
 	struct view v = scheduler_view(r->c, r->s, at);
@@ -108,6 +114,7 @@ const struct refusal_row refusals[] = {
 	{ "the rollout is not halted", refuse_halted },
 	{ "the node is ready", refuse_not_ready },
 	{ "it was not cordoned by others", foreign_cordon },
+	{ "none of its GPUs is broken before, or unhealthyBefore is replace", refuse_gpu_broken },
 	{ "its wave is open", refuse_wave_closed },
 	{ "a maintenance window is open", refuse_window_closed },
 	{ 0 },

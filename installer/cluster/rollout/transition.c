@@ -88,10 +88,18 @@ struct target_hash transition_goal(const struct view *v)
 	if (!v->pool)
 		return TARGET_HASH_NONE;
 	// A node without a driver gets what is known to work while the target is being tried (D3, T71, T75).
-	bool is_back = v->rollout->is_halted && v->pool->on_halt == HALT_ROLLBACK_ALL;
+	bool is_back = rollout_blames_target(v->rollout) && v->pool->on_halt == HALT_ROLLBACK_ALL;
 	if (target_hash_is_set(&v->rollout->stable) && (node_state_is_empty(v->m) || is_back))
 		return v->rollout->stable;
 	return v->rollout->target;
+}
+
+// Not of the way back: the driver that is left may be what broke it.
+bool rule_is_ill_before(const struct view *v)
+{
+	struct target_hash goal = transition_goal(v);
+	return v->pool->unhealthy_before == UNHEALTHY_HOLD && target_hash_eq(&goal, &v->rollout->target) &&
+	       !target_hash_eq(&goal, &v->m->record.stable) && gpu_report_broken(&v->m->report.gpus);
 }
 
 // The drain attempts for this target are used up: this node stops, and the others go on.
@@ -131,6 +139,8 @@ enum reason_code transition_rests(const struct view *v)
 		return REASON_NODE_PAUSED;
 	if (!v->m->facts.is_ready)
 		return REASON_NOT_READY;
+	if (rule_is_ill_before(v))
+		return REASON_GPU_BROKEN;
 	// After a drain that did not complete, or a rollback: back off, each time longer.
 	unsigned failed = rule_failed_drains(r, &goal);
 	bool is_again = failed || (!is_new && r->reason.code != REASON_NONE);
@@ -324,6 +334,14 @@ static void set_wait_reason(struct decision *d, enum reason_code why, const char
 	snprintf(d->waits.object, sizeof(d->waits.object), "%s", object);
 }
 
+static void set_gpu_reason(const struct view *v, struct decision *d, enum reason_code why,
+			   const struct gpu_fault *fault)
+{
+	char object[GPU_FAULT_TEXT];
+	gpu_report_object(&v->m->report.gpus, fault, object);
+	set_wait_reason(d, why, object);
+}
+
 static enum reason_code drain_wait_reason(const struct view *v)
 {
 	const struct pods_seen *seen = node_state_pods(v->m);
@@ -356,7 +374,13 @@ static void explain_wait(const struct view *v, struct decision *d)
 		why = transition_rests(v) != REASON_NONE ? transition_rests(v) : v->refused;
 		if (why == REASON_UP_TO_DATE && v->m->facts.is_unschedulable && !r->receipt.is_there)
 			why = REASON_FOREIGN_CORDON;
-		set_wait_reason(d, why, why == r->reason.code ? r->reason.object : "");
+		if (why == REASON_GPU_BROKEN)
+			set_gpu_reason(v, d, why, gpu_report_broken(&v->m->report.gpus));
+		else if (why == REASON_UP_TO_DATE && gpu_report_worst(&v->m->report.gpus, GPU_BLAMES_HARDWARE))
+			set_gpu_reason(v, d, REASON_GPU_ERROR,
+				       gpu_report_worst(&v->m->report.gpus, GPU_BLAMES_HARDWARE));
+		else
+			set_wait_reason(d, why, why == r->reason.code ? r->reason.object : "");
 		return;
 	case PHASE_STAGING:
 		set_wait_reason(d, REASON_STAGING_UNDER_WAY, rule_ack_code(v));
@@ -364,6 +388,8 @@ static void explain_wait(const struct view *v, struct decision *d)
 	case PHASE_QUEUED:
 		why = v->slot != SLOT_NONE ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
 		set_wait_reason(d, v->refused != REASON_NONE ? v->refused : why, "");
+		if (v->refused == REASON_GPU_BROKEN)
+			set_gpu_reason(v, d, v->refused, gpu_report_broken(&v->m->report.gpus));
 		return;
 	case PHASE_EVICTING:
 		// Without a list of pods, use what was recorded when a budget began to block.

@@ -67,3 +67,9 @@ bool transition_looks_at_operands(const struct node_state *m); // its pods tell
 struct target_hash transition_goal(const struct view *v);
 // Why a node at rest does not begin; REASON_NONE = it may.
 enum reason_code transition_rests(const struct view *v);
+
+// Errors of the hardware halt a rollout, and are no reason to go back.
+static inline bool rollout_blames_target(const struct rollout *r)
+{
+	return r->is_halted && r->halt.code != REASON_HARDWARE_ERRORS;
+}

@@ -47,6 +47,39 @@ static void begin_rollouts(const struct round *r)
 	}
 }
 
+// The worst that the GPUs of a node have had since the target was loaded: one that is done, in the open wave, if that
+// has a name.
+static const struct gpu_fault *gpu_fault_of(const struct round *r, size_t at, enum gpu_blame least)
+{
+	const struct node_state *m = &r->c->nodes[at];
+	if (r->s->node_plans[at].pool < 0)
+		return NULL;
+	const struct rollout *rollout = round_own_rollout(r, at);
+	bool is_there = m->record.phase == PHASE_DONE && target_hash_eq(&m->record.target, &rollout->target) &&
+			target_hash_eq(&m->report.loaded, &rollout->target) && m->record.since > rollout->resumed &&
+			r->s->node_plans[at].wave == rollout->wave && rollout->wave < round_own_pool(r, at)->wave_count;
+	return is_there ? gpu_report_worst(&m->report.gpus, least) : NULL;
+}
+
+// What happens to hardware anyway does not happen to a second node of this model in this wave.
+static bool is_fault_repeated(const struct round *r, size_t at, const struct gpu_fault *fault)
+{
+	const struct node_plan *own = &r->s->node_plans[at];
+	for (size_t i = 0; i < r->c->count; i++) {
+		const struct gpu_fault *other = gpu_fault_of(r, i, GPU_BLAMES_HARDWARE);
+		if (i != at && other && r->s->node_plans[i].pool == own->pool && gpu_fault_is_same(other, fault) &&
+		    str_eq(r->c->nodes[i].report.gpus.model, r->c->nodes[at].report.gpus.model))
+			return true;
+	}
+	return false;
+}
+
+static bool do_gpus_blame_target(const struct round *r, size_t at)
+{
+	const struct gpu_fault *fault = gpu_fault_of(r, at, GPU_BLAMES_HARDWARE);
+	return fault && (gpu_fault_blame(fault) == GPU_BLAMES_DRIVER || is_fault_repeated(r, at, fault));
+}
+
 static bool is_node_failed(const struct round *r, size_t at)
 {
 	const struct node_state *m = &r->c->nodes[at];
@@ -57,12 +90,37 @@ static bool is_node_failed(const struct round *r, size_t at)
 	if (target_hash_eq(&m->record.failed, target) ||
 	    (m->record.phase == PHASE_FAILED && target_hash_eq(&m->record.target, target)))
 		return true;
+	if (do_gpus_blame_target(r, at))
+		return true;
 	// During the soak of its wave: a node that was healthy and is not any more.
 	bool is_unhealthy =
 		(m->report.health.result == RESULT_FAILED && target_hash_eq(&m->report.health.target_hash, target)) ||
 		!m->facts.is_ready;
 	return m->record.phase == PHASE_DONE && target_hash_eq(&m->record.target, target) && rollout->soak_since &&
 	       is_unhealthy && r->s->node_plans[at].wave == rollout->wave;
+}
+
+// Its GPUs worked with the driver before, and do not with the target: its agent measured both.
+static bool did_gpus_fail(const struct node_state *m)
+{
+	return *m->report.gpus.model && (str_eq(m->record.reason.object, err_info(E_GPU_START)->name) ||
+					 str_eq(m->record.reason.object, err_info(E_GPU_FAULT)->name));
+}
+
+// A model that the target does not fit fails on one node after the other, and those of other models in between hide it.
+static bool is_model_hopeless(const struct round *r, size_t at)
+{
+	const struct node_plan *own = &r->s->node_plans[at];
+	const char *model = r->c->nodes[at].report.gpus.model;
+	for (size_t i = 0; i < r->c->count; i++) {
+		const struct record *record = &r->c->nodes[i].record;
+		if (r->s->node_plans[i].pool == own->pool && record->phase == PHASE_DONE &&
+		    !r->s->node_plans[i].is_failed &&
+		    target_hash_eq(&record->target, &round_own_rollout(r, at)->target) &&
+		    str_eq(r->c->nodes[i].report.gpus.model, model))
+			return false;
+	}
+	return true;
 }
 
 // How many nodes failed since the last success.
@@ -87,15 +145,43 @@ static enum reason_code judge_pool(const struct round *r, size_t pool_at)
 {
 	const struct pool *pool = &r->c->policy->pools[pool_at];
 	const struct sum *sum = &r->s->sums[pool_at];
-	unsigned wave = r->s->rollouts[pool_at].wave, of_wave = 0;
-	for (size_t i = 0; i < r->c->count; i++)
-		of_wave += r->s->node_plans[i].pool == (int)pool_at && r->s->node_plans[i].is_failed &&
-			   r->s->node_plans[i].wave == wave;
+	unsigned wave = r->s->rollouts[pool_at].wave, of_wave = 0, hardware = 0;
+	for (size_t i = 0; i < r->c->count; i++) {
+		const struct node_plan *node_plan = &r->s->node_plans[i];
+		if (node_plan->pool != (int)pool_at)
+			continue;
+		of_wave += node_plan->is_failed && node_plan->wave == wave;
+		hardware += gpu_fault_of(r, i, GPU_BLAMES_HARDWARE) != NULL;
+		if (node_plan->is_failed && did_gpus_fail(&r->c->nodes[i]) && is_model_hopeless(r, i))
+			return REASON_GPU_MODEL;
+	}
 	if (wave < pool->wave_count && of_wave > pool->waves[wave].failures)
 		return REASON_WAVE_FAILURES;
 	if (sum->failed && sum->failed * 100 >= pool->breaker_percent * sum->total)
 		return REASON_POOL_FAILURES;
-	return count_failed_in_a_row(r, pool_at) >= pool->breaker_row ? REASON_FAILURES_IN_A_ROW : REASON_NONE;
+	if (count_failed_in_a_row(r, pool_at) >= pool->breaker_row)
+		return REASON_FAILURES_IN_A_ROW;
+	return pool->hardware_errors && hardware >= pool->hardware_errors ? REASON_HARDWARE_ERRORS : REASON_NONE;
+}
+
+// "n05 n07 (0000:3b:00.0 Xid 119, NVIDIA-H100-80GB-HBM3)": the nodes, and of which GPU and model it is.
+static void name_nodes(const struct round *r, size_t pool, struct reason *halt)
+{
+	size_t len = 0;
+	for (size_t i = 0; i < r->c->count && len < OBJECT_TEXT - 1; i++) {
+		const struct node_state *m = &r->c->nodes[i];
+		const struct gpu_fault *fault = gpu_fault_of(r, i, GPU_BLAMES_HARDWARE);
+		char why[GPU_FAULT_TEXT];
+		bool is_named = halt->code == REASON_HARDWARE_ERRORS ? fault != NULL : r->s->node_plans[i].is_failed;
+		if (r->s->node_plans[i].pool != (int)pool || !is_named)
+			continue;
+		gpu_report_object(&m->report.gpus, fault, why);
+		if (!fault && did_gpus_fail(m))
+			snprintf(why, sizeof(why), "%.*s, %s", WORD_TEXT, m->record.reason.object,
+				 m->report.gpus.model);
+		len += (size_t)snprintf(halt->object + len, OBJECT_TEXT - len, "%s%s%s%s%s", len ? " " : "", m->name,
+					*why ? " (" : "", why, *why ? ")" : "");
+	}
 }
 
 static void count_failures(const struct round *r)
@@ -120,11 +206,7 @@ static void count_failures(const struct round *r)
 		rollout->is_halted = true;
 		rollout->halt = (struct reason){ .code = why };
 		rollout->halted_since = r->c->now;
-		size_t len = 0;
-		for (size_t i = 0; i < r->c->count && len < OBJECT_TEXT - 1; i++)
-			if (r->s->node_plans[i].pool == (int)p && r->s->node_plans[i].is_failed)
-				len += (size_t)snprintf(rollout->halt.object + len, OBJECT_TEXT - len, "%s%s",
-							len ? " " : "", r->c->nodes[i].name);
+		name_nodes(r, p, &rollout->halt);
 	}
 }
 
@@ -283,7 +365,8 @@ static bool is_node_settled(const struct round *r, size_t at)
 	case PHASE_LOADING:
 		return false;
 	case PHASE_QUEUED:
-		return !m->facts.is_ready || m->facts.is_paused || scheduler_refusal(r, at) == REASON_FOREIGN_CORDON;
+		return !m->facts.is_ready || m->facts.is_paused || scheduler_refusal(r, at) == REASON_FOREIGN_CORDON ||
+		       scheduler_refusal(r, at) == REASON_GPU_BROKEN;
 	case PHASE_IDLE:
 	case PHASE_DONE:
 	case PHASE_ROLLEDBACK:
@@ -294,6 +377,7 @@ static bool is_node_settled(const struct round *r, size_t at)
 		case REASON_NO_REPORT:
 		case REASON_NOT_READY:
 		case REASON_NODE_PAUSED:
+		case REASON_GPU_BROKEN:
 			return true;
 		default:
 			return rule_stand_down_reason(&v) != REASON_NONE;
@@ -386,6 +470,7 @@ static void advance_waves(const struct round *r)
 		struct sum *sum = &r->s->sums[node_plan->pool];
 		sum->is_wave_complete = sum->is_wave_complete && is_unit_settled(r, i);
 		sum->proven += record->phase == PHASE_DONE && !node_plan->is_failed &&
+			       !gpu_fault_of(r, i, GPU_BLAMES_HARDWARE) &&
 			       target_hash_eq(&record->target, &r->s->rollouts[node_plan->pool].target);
 	}
 	for (size_t p = 0; p < r->c->policy->pool_count; p++)

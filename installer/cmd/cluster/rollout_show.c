@@ -158,10 +158,13 @@ int rollout_show_why(const struct cluster *c, const struct slots *s, const char 
 	const char *state = node_phase_info(c->nodes[at].record.phase)->name;
 	const char *refusal_code = node_reason_info(s->node_plans[at].refused)->code;
 	auto_str char *why = reason_text(reason), *steps = steps_text(c, &v, reason->code);
+	char gpus[KEY_VALUE_MOST + 1];
+	gpu_report_text(&v.m->report.gpus, gpus, sizeof(gpus));
 	if (is_json) {
-		auto_json json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node", node, "state", state,
-						   "reason", why, "action", steps, "seat", refusal_code, "rules",
-						   rows_json(rules, rule_count), "slot", rows_json(slot, slot_count));
+		auto_json json_t *json =
+			json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node", node, "state", state, "reason",
+				  why, "action", steps, "seat", refusal_code, "gpus", gpus, "rules",
+				  rows_json(rules, rule_count), "slot", rows_json(slot, slot_count));
 		auto_json json_t *times = times_json(&v);
 		json_object_update_missing(json, times);
 		if (policy)
@@ -172,6 +175,8 @@ int rollout_show_why(const struct cluster *c, const struct slots *s, const char 
 	printf("%s is %s: %s\n%s; next: %s\n", node, state, *why ? why : "none", node_reason_info(reason->code)->text,
 	       steps);
 	show_times(&v);
+	if (*gpus)
+		printf("GPUs that work, their driver, model and faults: %s\n", gpus);
 	printf("rules of this state, up to the first that applies:\n");
 	show_rows(rules, rule_count);
 	if (!has_slot)
