@@ -64,6 +64,27 @@ static void a_driver_for_one_of_two_models(void **state)
 	farm_end(&f);
 }
 
+// It was broken before, and is begun all the same: that it is broken still is not the target's fault.
+static void a_gpu_that_no_driver_cures(void **state)
+{
+	(void)state;
+	static const char policy[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','unhealthyBefore':'replace',"
+				     "'breaker':{'percent':100,'inARow':100},'target':{'driver':'535.2'}}]}";
+	struct farm f;
+	struct farm_coordinator coordinator;
+	farm_begin(&f, 3, policy);
+	f.nodes[0].is_unfit = true;
+	for (unsigned i = 0; i < 3; i++)
+		say_gpus(&f, i, BIG, i ? "" : GPU "=no-start");
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(60)));
+	assert_string_equal(farm_state(&f, 0), "rolledback");
+	expect_halt(&f, "");
+	lawful(&f);
+	farm_coordinator_kill(&coordinator);
+	farm_end(&f);
+}
+
 static const char before[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
 #define SOAK(breaker)                                                                                               \
 	"{'pools':[{'name':'gpus','maxUnavailable':'50%','onHalt':'rollback-all','breaker':{'percent':100,'inARow'" \
@@ -272,11 +293,9 @@ static void ill_before(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_driver_for_one_of_two_models),
-		cmocka_unit_test(errors_while_a_wave_soaks),
-		cmocka_unit_test(the_way_back_is_open),
-		cmocka_unit_test(a_node_that_is_held_proves_nothing),
-		cmocka_unit_test(ill_before),
+		cmocka_unit_test(a_driver_for_one_of_two_models),     cmocka_unit_test(a_gpu_that_no_driver_cures),
+		cmocka_unit_test(errors_while_a_wave_soaks),          cmocka_unit_test(the_way_back_is_open),
+		cmocka_unit_test(a_node_that_is_held_proves_nothing), cmocka_unit_test(ill_before),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

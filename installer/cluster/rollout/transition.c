@@ -98,7 +98,7 @@ struct target_hash transition_goal(const struct view *v)
 bool rule_is_ill_before(const struct view *v)
 {
 	struct target_hash goal = transition_goal(v);
-	return v->pool->unhealthy_before == UNHEALTHY_HOLD && target_hash_eq(&goal, &v->rollout->target) &&
+	return v->pool->unhealthy_before != UNHEALTHY_REPLACE && target_hash_eq(&goal, &v->rollout->target) &&
 	       !target_hash_eq(&goal, &v->m->record.stable) && gpu_report_broken(&v->m->report.gpus);
 }
 

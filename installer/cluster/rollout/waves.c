@@ -100,11 +100,13 @@ static bool is_node_failed(const struct round *r, size_t at)
 	       is_unhealthy && r->s->node_plans[at].wave == rollout->wave;
 }
 
-// Its GPUs worked with the driver before, and do not with the target: its agent measured both.
+// Its agent went back for GPUs that did not work with the target, and with what it had before they do.
 static bool did_gpus_fail(const struct node_state *m)
 {
-	return *m->report.gpus.model && (str_eq(m->record.reason.object, err_info(E_GPU_START)->name) ||
-					 str_eq(m->record.reason.object, err_info(E_GPU_FAULT)->name));
+	const char *code = m->record.reason.object;
+	return *m->report.gpus.model && !gpu_report_broken(&m->report.gpus) &&
+	       !target_hash_eq(&m->report.loaded, &m->record.failed) &&
+	       (str_eq(code, err_info(E_GPU_START)->name) || str_eq(code, err_info(E_GPU_FAULT)->name));
 }
 
 // A model that the target does not fit fails on one node after the other, and those of other models in between hide it.
