@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The budgets P1 to P12, each beside what the plain tool takes for the same job, in turn on the same machine: medians, range and
+# The budgets P1 to P13, each beside what the plain tool takes for the same job, in turn on the same machine: medians, range and
 # ratio. Writes docs/benchmarks.tsv and the tables of BENCHMARKS.md. Nothing here fails because it is slow.
-#   make bench                        what takes minutes: P1 to P4, P6, P10, P11, growth; P7 where Kubernetes is built
+#   make bench                        what takes minutes: P1 to P4, P6, P10, P11, P13, growth; P7 where Kubernetes is built
 #   make bench P5=1 SCALE=1 P12=1     and compiles of a driver, rollouts of thousands of nodes, `make check`: an hour or two more
 #   make bench ONLY="P2 P11 growth"   only parts that measure one of these; the other rows stay
 # P5=3 compiles three times; P12=nothing runs `make check` in a fresh clone with empty caches; PROCESSES=500 is a smaller crowd.
@@ -37,6 +37,7 @@ part fetch P4 $bench/fetch.sh "$kmodsmith"
 part reuse P6 $bench/reuse.sh "$kmodsmith"
 part size P10 $bench/size.sh "$kmodsmith"
 part start "" $bench/start.sh "$kmodsmith"
+part gpus P13 unshare --mount --pid --fork --kill-child bash $bench/gpus.sh "$kmodsmith"
 part edit P12 $bench/edit.sh
 [ -z "${P12-}" ] || part check P12 $bench/check.sh "$P12"
 [ ! -x $bench/growth.sh ] || part growth "" bash -c "$bench/growth.sh '$kmodsmith' | sed 's/^/text\t/'"

@@ -60,6 +60,8 @@ BUDGETS = [
     ("P12", "make check, from nothing", "*", {"own": 25}),
     ("P12", "make check, with caches", "*", {"own": 15}),
     ("P12", "an edit to its unit test*", "*", {"own": 20}),
+    ("P13", "stand-ins of 8 GPUs*", "native", {"own": 50}),
+    ("P13", "GPUs of this machine*", "native", {"ratio": 1.2}),
 ]
 SUBJECTS = {
     "P1": "start with the requested driver loaded",
@@ -74,8 +76,10 @@ SUBJECTS = {
     "P10": "size",
     "P11": "holders among 5,000 processes",
     "P12": "the project's own checks, on 2 processors",
+    "P13": "do the GPUs work: the whole check, beside `nvidia-smi -L`",
 }
-HOW = {"P5": "make bench P5=1", "P7": "make bench SCALE=1", "P8": "make bench SCALE=1", "P9": "make bench SCALE=1", "P12": "make bench P12=1, P12=nothing"}
+HOW = {"P5": "make bench P5=1", "P7": "make bench SCALE=1", "P8": "make bench SCALE=1", "P9": "make bench SCALE=1", "P12": "make bench P12=1, P12=nothing",
+       "P13": "make bench ONLY=P13 where there are GPUs"}
 WORDS = {"own": "{} {}", "ratio": "{} x", "cpu": "processor {} x"}
 Run = collections.namedtuple("Run", "date version machine tools command")
 FIELDS = "part run id case where unit own own_low own_high own_cpu plain other other_low other_high other_cpu"
