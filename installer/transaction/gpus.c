@@ -24,6 +24,14 @@ static struct gpu_check gpu_check_of(const struct apply *a, const struct facts *
 	return (struct gpu_check){ .start = start, .host = a->host, .deepest = deepest };
 }
 
+static void keep_record(const struct transaction *r, const struct gpu_record *record)
+{
+	const struct apply *a = r->a;
+	struct err why;
+	if (gpu_record_write(a->host, a->state, a->facts->host.boot_id, record, &why) < 0)
+		progress_note(a->progress, "cannot record how the GPUs are: %s", why.text);
+}
+
 int transaction_measure_before(struct transaction *r, struct err *err)
 {
 	auto_gpu_holds struct gpu_holds holds = { 0 };
@@ -37,6 +45,8 @@ int transaction_measure_before(struct transaction *r, struct err *err)
 	r->is_before_known = true;
 	auto_str char *text = gpu_results_text(&r->before.results);
 	if (gpu_results_count(&r->before.results, GPU_PENDING) || !gpu_holds_release(&holds)) {
+		r->before.allowed = a->gpus.allowed_missing;
+		keep_record(r, &r->before); // until they are measured again the node is not ready
 		err_set(err, E_GPU_PENDING, "before the change: %s", text);
 		return err_next(err, "nothing was changed; see what the GPU hangs in (`dmesg | grep NVRM`), drain the "
 				     "node and reboot it");
@@ -98,14 +108,6 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 	// A start that had not ended may have since, and costs nothing to ask for.
 	return is_good || (!gpu_results_count(g, GPU_PENDING) && record->time && date_parse(record->time, &measured) &&
 			   time(NULL) - measured < BROKEN_KEEPS_S);
-}
-
-static void keep_record(const struct transaction *r, const struct gpu_record *record)
-{
-	const struct apply *a = r->a;
-	struct err why;
-	if (gpu_record_write(a->host, a->state, a->facts->host.boot_id, record, &why) < 0)
-		progress_note(a->progress, "cannot record how the GPUs are: %s", why.text);
 }
 
 static int measure_now(struct transaction *r, struct gpu_record *ret, struct err *err)

@@ -81,6 +81,8 @@ is_pending() { # NAME COMMAND...: refused while a start has not ended, and nothi
   like "  the code" "$out" 'error: E_GPU_PENDING: '
   is "  the driver stays" "$(loaded)" "$before"
   unlike "  nothing is unloaded" "$out" ' unload +[0-9]'
+  t_fails 1 "  status" kmodsmith status
+  like "  NOT READY, with the GPU" "$out" "FAIL +gpus .*$first: its start has not ended"
 }
 gpus block=$first
 is_pending "it hangs before: the replacement" $target
