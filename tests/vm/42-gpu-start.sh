@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash disable=SC2086 # $install is several words
 # A first install where not every GPU starts: a driver that is loaded proves nothing, the node is ready when its GPUs are. Each is
-# started once, and one that failed is not tried again at once.
-# kernel: K61
+# started once, and one that failed is not tried again at once. A driver of Debian 13 (550) is waited for by its own call.
+# kernel: K61 K13
 # gpus: 2
 # stub: yes
 # packages: open
+# packages@13: open13
 # mem: 1536M
 # timeout: 400
 stub=/sys/module/fakeopen/parameters
 first=0000:40:00.0 second=0000:50:00.0
-install="kmodsmith install --package /packages/open"
+package=/packages/open waits=D # in open(2), which starts the GPU
+[ -d $package ] || package=/packages/open13 waits=S # in NV_ESC_WAIT_OPEN_COMPLETE, while the driver's thread starts it
+install="kmodsmith install --package $package"
 starts() { tr '\n' ' ' <$stub/starts; }
 is_loaded() { [ -d /sys/module/nvidia ]; }
 fresh() { # [FAIL]: a node that never had a driver; what the stub was told before is forgotten
@@ -40,7 +43,7 @@ not_ready() { # NAME TEXT STARTS: install fails with E_GPU_START and TEXT, the d
   unlike "  the driver is not to blame" "$out" 'bad target'
   t_fails 1 "  install again" $install
   like "  with the same reason" "$out" "error: E_GPU_START: .*$2"
-  t_fails 1 "  init" kmodsmith init --package /packages/open
+  t_fails 1 "  init" kmodsmith init --package $package
   is "  each GPU was started once in all" "$(starts)" "$3"
 }
 both="$first 1 $second 1 "
@@ -89,6 +92,8 @@ pending() { # NAME TEXT COMMAND...: refused, because a start has not ended; it e
 t "a start that hangs: the node is fresh" fresh
 echo $first >$stub/block
 pending "install" "0 of 2 start .*; $first: its start has not ended .*; $second: not tried" $install --gpu-timeout 3
+waiter=$(grep -lsx gpu-start /proc/[0-9]*/comm)
+is "  how it is waited for" "$(sed -n 's/^State:.\(.\).*/\1/p' "${waiter%comm}status")" $waits
 t_fails 1 "a start that hangs: status" timeout -s KILL 60 kmodsmith status
 like "  it says so" "$out" "FAIL +gpus +0 of 2 start .*; $first: its start has not ended"
 pending "install again" "has not ended" $install --gpu-timeout 3
