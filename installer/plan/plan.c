@@ -42,7 +42,7 @@ static unsigned flavours_at_hand(const struct plan_context *m)
 	// not count.
 	unsigned of_source = str_eq(a->source_version, m->plan->driver) ? a->source_flavours : 0;
 	unsigned set = of_package && !m->request->flavour ? of_package : of_package | of_source;
-	if (!set && str_eq(m->facts->loaded.version, m->plan->driver))
+	if (!set && !m->request->flavour && str_eq(m->facts->loaded.version, m->plan->driver))
 		set = m->facts->loaded.flavour;
 	return set ? set : MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY;
 }

@@ -18,10 +18,11 @@ static bool is_host_used(const struct session *s)
 	return s->facts.existing_driver.is_foreign && s->request->host_driver == HOST_USE;
 }
 
-// A driver that is already loaded needs no repository (P1).
+// A driver that is already loaded, in the requested flavour, needs no repository (P1).
 static bool is_requested_driver_loaded(const struct session *s)
 {
-	return s->driver && str_eq(s->driver, s->facts.loaded.version);
+	return s->driver && str_eq(s->driver, s->facts.loaded.version) &&
+	       (!s->request->flavour || s->request->flavour == s->facts.loaded.flavour);
 }
 
 // A file's beginning tells its version, a URL's name may. What does not, or cannot be read, is refused once needed.
@@ -116,10 +117,8 @@ static int find_requested_package(struct session *s, struct err *err)
 						       json_text(p ? p->place : NULL)));
 		progress_end(&s->progress, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
 	}
-	// With the requested modules loaded, in the requested flavour, a package of another kernel is not looked for.
-	bool is_loaded = is_requested_driver_loaded(s) &&
-			 (!s->request->flavour || s->request->flavour == s->facts.loaded.flavour);
-	return p || is_loaded ? 0 : acquire_find_compatible(o, err);
+	// With the requested modules loaded a package of another kernel is not looked for.
+	return p || is_requested_driver_loaded(s) ? 0 : acquire_find_compatible(o, err);
 }
 
 // From here on it is as if the version had been named. A driver that works is not replaced by an older one, whatever

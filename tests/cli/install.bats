@@ -557,6 +557,19 @@ bound_to() { # DRIVER: who has the first GPU
   assert_json '.checks[] | select(.name == "headers") | .state + " " + .code' "warn E_ARCHIVE"
 }
 
+@test "the modules of the other kind are fetched for the same driver" {
+  loadable
+  kmodsmith install --package "$package"
+  assert_status 0
+  cp -r "$package.d" "$BATS_TEST_TMPDIR/other.d"
+  layout "$BATS_TEST_TMPDIR/other" 6.1.0-56-cloud-amd64 --flavour proprietary
+  kmodsmith plan --driver 535.261.03 --flavour proprietary --from "oci:$BATS_TEST_TMPDIR/other"
+  assert_error E_UNTRUSTED "has no key for this source"
+  kmodsmith plan --driver 535.261.03 --flavour proprietary --from "oci:$BATS_TEST_TMPDIR/other" --insecure-skip-verify
+  assert_status 0
+  assert_output --partial "535.261.03-proprietary-6.1.0-56-cloud-amd64-x86_64"
+}
+
 @test "nodes: created once, unchanged the second time, repaired if damaged; --dry-run only reports" {
   host h100x8
   kmodsmith nodes --dry-run --json

@@ -224,7 +224,8 @@ daemon-reload"
   run env SYSTEMD_UNIT_PATH="$BATS_TEST_TMPDIR/units:" systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR/units/kmodsmith.service"
   assert_output --regexp "Unknown key.* 'Restrat'"
   run grep -hE '^Exec' "$top"/packaging/*.service
-  assert_output "ExecStart=@BINDIR@/kmodsmith watch
+  assert_output "ExecStart=@BINDIR@/kmodsmith status --check-gpus --quiet
+ExecStart=@BINDIR@/kmodsmith watch
 ExecStart=@BINDIR@/kmodsmith install"
 }
 
