@@ -25,6 +25,7 @@ const struct sim_kind sim_kinds[SIM_KINDS] = {
 	  .group = "apiextensions.k8s.io" },
 	{ .resource = "resourceslices", .kind = "ResourceSlice", .group = "resource.k8s.io",
 	  .selectable = "spec.nodeName spec.driver" },
+	{ .resource = "podtemplates", .kind = "PodTemplate", .group = "", .is_namespaced = true },
 	{ .resource = "driverrollouts", .kind = "DriverRollout", .group = "kmodsmith.io", .version = "v1alpha1",
 	  .is_namespaced = true, .needs_version = true, .has_status = true, .is_versioned = true },
 };

@@ -15,7 +15,7 @@ struct sim_kind {
 	const char *selectable; // fields, besides those of metadata
 	const char *version;    // of a custom resource, which needs its CustomResourceDefinition; NULL = v1, built in
 };
-enum { SIM_KINDS = 12 };
+enum { SIM_KINDS = 13 };
 extern const struct sim_kind sim_kinds[SIM_KINDS];
 #define SIM_NODES (&sim_kinds[0])
 #define SIM_PODS (&sim_kinds[1])

@@ -145,6 +145,7 @@ static void every_field(void **state)
 	compare(s, "properties pools items properties target", target_fields, &target, sizeof(target));
 	compare(s, "properties pools items properties drain", drain_fields, &pool, sizeof(pool));
 	compare(s, "properties pools items properties breaker", breaker_fields, &pool, sizeof(pool));
+	compare(s, "properties pools items properties validation", validation_fields, &pool, sizeof(pool));
 	compare(s, "properties pools items properties deadlines", spans, &pool, sizeof(pool));
 	compare(s, "properties pools items properties waves items", wave_fields, &wave_defaults, sizeof(wave_defaults));
 	compare(s, "properties pools items properties windows items", window_fields, &window, sizeof(window));

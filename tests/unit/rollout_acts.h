@@ -128,7 +128,7 @@ static struct cluster cluster_of(const struct world *w, struct slot_ledger *ledg
 		}
 	policy.is_paused = w->is_paused;
 	pool.target.target_hash = sides[w->is_retargeted ? OTHER : NEW];
-	return (struct cluster){ &policy, &w->rollout, w->m, w->nodes, ledger, 1, NOW, NULL, NULL, false, 0 };
+	return (struct cluster){ &policy, &w->rollout, w->m, w->nodes, ledger, 1, NOW, NULL, NULL, false, 0, NULL, 0 };
 }
 
 // I1, counted anew: whoever gets a slot finds room.

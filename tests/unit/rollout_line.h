@@ -122,7 +122,7 @@ static void plan(const char *line)
 		node_state_init(&nodes[count], names.items[count], uid);
 		read_word(words.items[count], &nodes[count]);
 	}
-	cluster = (struct cluster){ &policy, rollouts, nodes, count, &ledger, 1, NOW, NULL, NULL, false, 0 };
+	cluster = (struct cluster){ &policy, rollouts, nodes, count, &ledger, 1, NOW, NULL, NULL, false, 0, NULL, 0 };
 	plan_again();
 }
 

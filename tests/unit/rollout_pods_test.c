@@ -120,7 +120,7 @@ static void verdicts(void **state)
 		const struct pool pool = { .evict = pods[i].evict,
 					   .is_forced = pods[i].is_forced,
 					   .deletes_empty_dir = pods[i].deletes_disk };
-		const struct pod_rules rules = { &pool, pods[i].holders, pods[i].own };
+		const struct pod_rules rules = { &pool, pods[i].holders, pods[i].own, NULL };
 		char why[OBJECT_TEXT];
 		auto_json json_t *pod = parse(pods[i].pod);
 		expect(pod_judge(pod, &rules, pods[i].claims, why) == pods[i].verdict, pods[i].name);
@@ -151,6 +151,27 @@ static void jobs(void **state)
 		const struct pool pool = { .wait_for = selector };
 		auto_json json_t *pod = parse(rows[i].pod);
 		expect(pod_is_job(pod, &pool) == rows[i].is_job, rows[i].pod);
+	}
+}
+
+// By label and namespace: nobody gets out of the way of a drain by the label alone.
+static void a_validation_is_not_evicted(void **state)
+{
+	(void)state;
+	static const char pod_text[] = "{" META OWNED ",'labels':{'kmodsmith.io/validation':'u9'}}," GPU "}";
+	static const struct {
+		const char *namespace, *holders;
+		enum pod_verdict verdict;
+	} rows[] = { { "ns", NULL, POD_STAYS },
+		     { "ns", "1 7 u1", POD_HOLDS },
+		     { "other", NULL, POD_GOES },
+		     { NULL, "1 7 u1", POD_GOES } };
+	const struct pool pool = { .evict = EVICT_GPU };
+	auto_json json_t *pod = parse(pod_text);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct pod_rules rules = { &pool, rows[i].holders, NULL, rows[i].namespace };
+		char why[OBJECT_TEXT];
+		assert_int_equal(pod_judge(pod, &rules, false, why), rows[i].verdict);
 	}
 }
 
@@ -202,6 +223,7 @@ static void operands_that_are_ready(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(verdicts), cmocka_unit_test(jobs),
-					    cmocka_unit_test(claims), cmocka_unit_test(operands_that_are_ready) };
+					    cmocka_unit_test(claims), cmocka_unit_test(a_validation_is_not_evicted),
+					    cmocka_unit_test(operands_that_are_ready) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -308,7 +308,7 @@ static void a_cluster_without_nodes(void **state)
 	struct slot_ledger none = { 0 };
 	struct ledger_entry gone[] = { { "gone", SLOT_WORK } };
 	struct slot_ledger one = { gone, 1 };
-	cluster = (struct cluster){ &policy, rollouts, NULL, 0, &none, 1, NOW, NULL, NULL, false, 0 };
+	cluster = (struct cluster){ &policy, rollouts, NULL, 0, &none, 1, NOW, NULL, NULL, false, 0, NULL, 0 };
 	plan_again();
 	assert_true(!slots.granted && !slots.freed && !slots.ledger.count && slots.sums[0].total == 0);
 	cluster.ledger = &one;

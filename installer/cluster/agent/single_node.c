@@ -142,7 +142,7 @@ int single_node_step(struct single_node *s, const struct root *state, const stru
 		rollout.halt = (struct reason){ 0 };
 		rollout.resumed = now;
 	}
-	const struct cluster c = { policy, &rollout, &s->m, 1, &ledger, EPOCH, now, NULL, NULL, false, 0 };
+	const struct cluster c = { policy, &rollout, &s->m, 1, &ledger, EPOCH, now, NULL, NULL, false, 0, NULL, 0 };
 	scheduler_plan(&c, &slots);
 	bool is_granting = slots.granted || slots.freed;
 	int r = write_self_doc(

@@ -312,7 +312,8 @@ static int reconcile(struct coordinator *c, struct err *err)
 			continue;
 		}
 		cl = coordinator_cluster(c);
-		if (reconcile_nodes(c, &cl, &slots, moves))
+		if (reconcile_nodes(c, &cl, &slots, moves) || validation_check(c, &cl, &slots) ||
+		    c->node_cache.moves != moves)
 			continue;
 		if (c->o.callbacks.rests) // before the next request: the nodes are still those of the plan
 			c->o.callbacks.rests(c->o.callbacks.ctx, &slots);
@@ -356,7 +357,9 @@ static int keep_lead(void *ctx, struct err *err)
 void coordinator_init(const struct coordinator_options *o, struct coordinator *ret)
 {
 	*ret = (struct coordinator){ .o = *o, .policy = POLICY_NONE, .node_cache = NODE_CACHE_NONE };
-	ret->drain = (struct evictor){ .kube = o->kube, .own_uid = o->own_uid };
+	ret->validations.namespace = str_fmt("%s-validation", o->namespace);
+	ret->drain =
+		(struct evictor){ .kube = o->kube, .own_uid = o->own_uid, .validations = ret->validations.namespace };
 	leader_init(o->lease_kube, o->namespace, o->holder, &ret->leader);
 	kube_before(o->kube, keep_lead, ret);
 	cache_init(ret);
@@ -374,6 +377,8 @@ void coordinator_done(struct coordinator *c)
 	policy_done(&c->policy);
 	strv_done(&c->undone);
 	json_decref(c->replaced);
+	free(c->validations.namespace);
+	free(c->validations.jobs);
 	free(c->policy_text);
 	free(c->told);
 	json_decref(c->policy_map);
@@ -398,6 +403,8 @@ struct cluster coordinator_cluster(const struct coordinator *c)
 		.gone = &c->others.gone,
 		.has_status = json_array_size(json_object_get(c->status_doc, "pools")) > 0,
 		.led = c->led,
+		.jobs = c->validations.jobs,
+		.job_count = c->validations.count,
 	};
 }
 

@@ -59,12 +59,21 @@ struct driver_daemonsets { // of NVIDIA's operator
 	size_t count;
 };
 
+struct validations {
+	char *namespace;             // of their pods and templates
+	struct validation_job *jobs; // of the nodes that wait for one
+	size_t count;
+	long due_ms;
+	bool has_pods; // one of them may be there
+};
+
 struct coordinator {
 	struct coordinator_options o;
 	struct leader leader;
 	struct slot_ledger ledger;
 	struct node_cache node_cache;
 	struct other_leaders others;
+	struct validations validations;
 	struct evictor drain;
 	struct policy policy;  // in force: the last one that was accepted
 	char *policy_text;     // its document as JSON, which agents read; NULL = none

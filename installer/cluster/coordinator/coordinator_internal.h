@@ -27,5 +27,8 @@ bool cache_put_driver_rollout(struct coordinator *c, const json_t *object);
 void policy_in_force_choose(struct coordinator *c);
 void policy_in_force_report(struct coordinator *c); // as Events on its object, each once
 
+// validation.c: makes, reads and deletes pods, if it is time. True: something is known that was not when s was made.
+bool validation_check(struct coordinator *c, const struct cluster *cl, const struct slots *s);
+
 // driver_rollout.c: its status, if there is one; slots: of the last plan, NULL = none.
 void driver_rollout_write_status(struct coordinator *c, const struct slots *slots);

@@ -305,7 +305,7 @@ int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const s
 	auto_str char *holders = str_dup(f->entries[at].holders);
 	struct stay stay = node_state_stay(&f->nodes[at]);
 	const struct node node = { f, name, uid, stay, pool->wait_for && !f->nodes[at].record.receipt.waited };
-	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL };
+	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL, d->validations };
 	struct look l = { .devices = DEVICES_UNKNOWN };
 	auto_json json_t *pods = json_array();
 	int held = f->nodes[at].report.holders;

@@ -7,7 +7,7 @@
 
 struct evictor {
 	struct kube *kube;                     // borrowed
-	const char *own_uid;                   // see struct pod_rules; NULL = none
+	const char *own_uid, *validations;     // see struct pod_rules; NULL = none
 	unsigned tokens;                       // evictions that may be requested now
 	long filled_ms;                        // when tokens were counted last
 	unsigned long asked, evicted, blocked; // evictions, since the start

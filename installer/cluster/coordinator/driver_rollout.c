@@ -104,14 +104,14 @@ static char *halted_text(const struct coordinator *c, const struct slots *s, cha
 }
 
 // Whose time to have everything back is over.
-static char *unreleased_text(const struct coordinator *c)
+static char *unreleased_text(const struct coordinator *c, const struct slots *s)
 {
 	char *text = str_dup("");
-	int64_t now = kube_time(c->o.kube);
-	for (size_t i = 0; i < c->node_cache.count && strlen(text) < UNRELEASED_TEXT; i++) {
+	struct cluster cl = coordinator_cluster(c);
+	for (size_t i = 0; s && i < c->node_cache.count && strlen(text) < UNRELEASED_TEXT; i++) {
 		struct reason why;
-		const struct node_state *m = &c->node_cache.nodes[i];
-		if (transition_waits_for_release(m) && now >= m->record.deadline && !transition_is_back(m, &why))
+		struct view v = scheduler_view(&cl, s, i);
+		if (cl.now >= v.m->record.deadline && transition_is_kept(&v, &why))
 			str_add(&text, "; %s stays cordoned: %s%s%s", c->node_cache.entries[i].name,
 				node_reason_info(why.code)->code, *why.object ? " " : "", why.object);
 	}
@@ -124,7 +124,7 @@ static json_t *conditions_json(const struct coordinator *c, const struct slots *
 	const struct totals t = count_totals(c, s);
 	auto_str char *now = date_text((time_t)kube_time(c->o.kube)), *halt = NULL;
 	auto_str char *accepted = accepted_text(c), *halted = halted_text(c, s, &halt);
-	auto_str char *unreleased = unreleased_text(c);
+	auto_str char *unreleased = unreleased_text(c, s);
 	auto_str char *count = str_fmt("%u of %u nodes are done, %u failed%s", t.done, t.nodes, t.failed, unreleased);
 	bool is_complete = t.nodes && t.done == t.nodes && !c->refused.code && !c->undone.count;
 	bool is_going = s && t.done < t.nodes && t.halted < c->policy.pool_count && !c->policy.is_paused;

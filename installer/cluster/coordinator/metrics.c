@@ -68,13 +68,13 @@ static void add_unreleased(const struct coordinator *c, const struct slots *s, c
 {
 	add_metric_head(text, "nodes_unreleased", "gauge",
 			"Nodes that stay cordoned with a driver that works, by what is not back.");
+	struct cluster cl = coordinator_cluster(c);
 	for (size_t p = 0; p < c->policy.pool_count; p++) {
 		unsigned counts[REASON_COUNT] = { 0 };
 		for (size_t i = 0; i < c->node_cache.count; i++) {
 			struct reason why;
-			const struct node_state *m = &c->node_cache.nodes[i];
-			if (s->node_plans[i].pool == (int)p && transition_waits_for_release(m) &&
-			    !transition_is_back(m, &why))
+			struct view v = scheduler_view(&cl, s, i);
+			if (s->node_plans[i].pool == (int)p && transition_is_kept(&v, &why))
 				counts[why.code]++;
 		}
 		for (enum reason_code code = REASON_NONE + 1; code < REASON_COUNT; code++)

@@ -13,10 +13,15 @@
 		"spec initContainers resources", "spec volumes emptyDir", "spec nodeSelector", "spec resourceClaims", \
 		"status phase", "status resourceClaimStatuses", "status conditions type", "status conditions status"
 
+// Of the pod of a validation: the uid of the node.
+#define VALIDATION_LABEL KEY_PREFIX "validation"
+#define VALIDATION_QUERY "kmodsmith.io%2Fvalidation"
+
 struct pod_rules {
 	const struct pool *pool;
-	const char *holders; // agent.holders of the node: "<count> <generation> <pod uid>..."; NULL = none
-	const char *own_uid; // of the coordinator's own pod on a single node, which is not evicted; NULL = none
+	const char *holders;     // agent.holders of the node: "<count> <generation> <pod uid>..."; NULL = none
+	const char *own_uid;     // of the coordinator's own pod on a single node, which is not evicted; NULL = none
+	const char *validations; // their namespace; NULL = none
 };
 enum pod_verdict {
 	POD_STAYS,
@@ -35,6 +40,7 @@ static inline bool pod_has_to_go(enum pod_verdict v)
 enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *rules, bool claims_gpu, char why[OBJECT_TEXT]);
 // A pod of an operand that is Ready, by the name of the operand (baseline words); NULL = none that is looked for.
 const char *pod_ready_operand(const json_t *pod);
+bool pod_asks_for_gpu(const json_t *spec);
 bool pod_is_job(const json_t *pod, const struct pool *pool); // the policy waits for it
 // Names of its ResourceClaims.
 void pod_claims(const json_t *pod, struct strv *ret);

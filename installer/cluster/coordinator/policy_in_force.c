@@ -35,6 +35,10 @@ static int accept_document(struct coordinator *c, const json_t *document, const 
 	int r = note ? undo_apply(note, &now, own, &words, replaced, err) : 0;
 	if (r < 0 || (r > 0 && policy_read(own, &undone, err) < 0))
 		return -1;
+	// The way back to a driver that is known takes no longer than it has to.
+	for (size_t i = 0; i < undone.pool_count; i++)
+		if (json_object_get(replaced, undone.pools[i].name))
+			free(TAKE(undone.pools[i].job));
 	accept_policy(c, r > 0 ? &undone : &now, own);
 	strv_done(&c->undone);
 	c->undone = words;

@@ -299,7 +299,7 @@ static int evict_one(const struct evacuation *e, const json_t *pod, struct look 
 static int judge_pods(const struct evacuation *e, const json_t *pods, struct look *l, struct err *err)
 {
 	struct pool pool = { .evict = l->evict, .is_forced = e->is_forced, .deletes_empty_dir = e->deletes_empty_dir };
-	const struct pod_rules rules = { &pool, e->holders, e->own_uid };
+	const struct pod_rules rules = { &pool, e->holders, e->own_uid, NULL };
 	for (size_t i = 0; i < json_array_size(pods); i++) {
 		const json_t *pod = json_array_get(pods, i);
 		char why[OBJECT_TEXT];

@@ -30,6 +30,17 @@ int api_create(struct kube *k, const char *path, const json_t *body, json_t **re
 	return r < 0 && call.status == 409 && str_eq(call.reason, "AlreadyExists") ? 0 : r;
 }
 
+int api_delete(struct kube *k, const char *path, const char *uid, struct err *err)
+{
+	auto_json json_t *body = json_pack("{s:s, s:s, s:{s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
+					   "preconditions", "uid", uid);
+	auto_kube_call struct kube_call call = {
+		.method = "DELETE", .path = path, .body = body, .is_repeatable = true
+	};
+	int r = run_call(k, &call, NULL, err);
+	return r < 0 && (err->code == E_CONFLICT || call.status == 404) ? 0 : r;
+}
+
 // A precondition makes a retry harmless: at worst it fails because our first try went through.
 int api_change(struct kube *k, enum api_how how, const char *path, const json_t *body, json_t **ret, struct err *err)
 {

@@ -5,6 +5,8 @@
 #include "cluster/kube/client.h"
 
 int api_get(struct kube *k, const char *path, json_t **ret, struct err *err); // 1 = found, 0 = absent
+// The object with that uid, or already gone.
+int api_delete(struct kube *k, const char *path, const char *uid, struct err *err);
 int api_create(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err); // 0: it exists
 enum api_how {
 	API_REPLACE, // the whole object, with the body's metadata.resourceVersion

@@ -101,6 +101,7 @@ int64_t policy_window_next(const struct pool *pool, int64_t now, unsigned margin
 
 unsigned policy_window_rest(const struct pool *pool)
 {
-	unsigned rest = pool->spans[SPAN_REPLACE] + pool->spans[SPAN_VALIDATE] + pool->spans[SPAN_RESTORE];
+	unsigned rest = pool->spans[SPAN_REPLACE] + pool->spans[SPAN_VALIDATE] + policy_job_span(pool) +
+			pool->spans[SPAN_RESTORE];
 	return rest < pool->spans[SPAN_MARGIN] ? rest : pool->spans[SPAN_MARGIN];
 }

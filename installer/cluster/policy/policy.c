@@ -180,8 +180,8 @@ static int refuse_windows(const json_t *object, const char *path, const struct p
 					str_dup("");
 	return err_set(err, E_CONFIG,
 		       "%s.windows: the longest is %s, and a node may take %s (its deadlines cordon,%s evict, replace, "
-		       "validate and restore): write a longer window or shorter deadlines%s",
-		       path, window, margin, pool->wait_for ? " wait," : "", advice);
+		       "validate%s and restore): write a longer window or shorter deadlines%s",
+		       path, window, margin, pool->wait_for ? " wait," : "", pool->job ? ", validation" : "", advice);
 }
 
 static int read_windows(const json_t *object, const char *path, struct pool *pool, struct err *err)
@@ -315,6 +315,7 @@ const struct field pool_fields[] = {
 	{ "deadlines", FIELD_OTHER, 0, 0, 0, NULL },
 	{ "drain", FIELD_OTHER, 0, 0, 0, NULL },
 	{ "breaker", FIELD_OTHER, 0, 0, 0, NULL },
+	{ "validation", FIELD_OTHER, 0, 0, 0, NULL },
 	{ "waves", FIELD_OTHER, 0, 0, 0, NULL },
 	{ "windows", FIELD_OTHER, 0, 0, 0, NULL },
 	{ "maxParallel", FIELD_LIMIT, AT(parallel), 0, 0, NULL },
@@ -346,6 +347,26 @@ const struct field breaker_fields[] = {
 	{ 0 },
 };
 
+const struct field validation_fields[] = {
+	{ "template", FIELD_TEXT, AT(job), 0, 0, NULL },
+	{ "deadline", FIELD_SPAN, AT(job_deadline), 10, DAY, NULL },
+	{ 0 },
+};
+
+// The name of an object, which becomes part of a path.
+static int check_validation(const json_t *object, const char *path, const struct pool *pool, struct err *err)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789", more[] = "-.";
+	const char *name = pool->job ? pool->job : "";
+	size_t len = strlen(name), last = len ? len - 1 : 0;
+	bool is_name = len && strchr(letters, name[0]) && strchr(letters, name[last]);
+	for (size_t i = 0; i < len; i++)
+		is_name = is_name && (strchr(letters, name[i]) || strchr(more, name[i]));
+	if (json_object_get(object, "validation") && !is_name)
+		return err_set(err, E_CONFIG, "%s.validation.template: must be the name of a PodTemplate", path);
+	return 0;
+}
+
 void policy_span_fields(struct field ret[SPAN_COUNT + 1])
 {
 	for (unsigned i = 0; i < SPAN_COUNT; i++)
@@ -367,14 +388,17 @@ static int read_pool(const json_t *object, const char *path, struct strv *terms,
 	const struct {
 		const char *name;
 		const struct field *table;
-	} parts[] = { { "drain", drain_fields }, { "breaker", breaker_fields }, { "deadlines", span_fields } };
+	} parts[] = { { "drain", drain_fields },
+		      { "breaker", breaker_fields },
+		      { "validation", validation_fields },
+		      { "deadlines", span_fields } };
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		const json_t *part = json_object_get(object, parts[i].name);
 		auto_str char *its = json_field_path(path, parts[i].name);
 		if (part && json_fields_read(part, parts[i].table, its, pool, err) < 0)
 			return -1;
 	}
-	if (read_waves(object, path, terms, pool, err) < 0)
+	if (check_validation(object, path, pool, err) < 0 || read_waves(object, path, terms, pool, err) < 0)
 		return -1;
 	struct err why;
 	if (pool->wait_for && label_selector_check(pool->wait_for, &why) < 0)
@@ -385,7 +409,7 @@ static int read_pool(const json_t *object, const char *path, struct strv *terms,
 	unsigned *s = pool->spans;
 	if (!json_object_get(json_object_get(object, "deadlines"), span_names[SPAN_MARGIN]))
 		s[SPAN_MARGIN] = s[SPAN_CORDON] + (pool->wait_for ? s[SPAN_WAIT] : 0) + s[SPAN_EVICT] +
-				 s[SPAN_REPLACE] + s[SPAN_VALIDATE] + s[SPAN_RESTORE];
+				 s[SPAN_REPLACE] + s[SPAN_VALIDATE] + policy_job_span(pool) + s[SPAN_RESTORE];
 	return read_windows(object, path, pool, err);
 }
 
@@ -395,6 +419,7 @@ const struct pool pool_defaults = {
 	.waiting = 1,
 	.attempts = 2,
 	.drain_attempts = 5,
+	.job_deadline = 10 * MINUTE,
 	.breaker_percent = 10,
 	.breaker_row = 3,
 };
@@ -454,6 +479,7 @@ static int check_self_mode(const json_t *object, struct policy *p, struct err *e
 	static const struct {
 		const char *field, *why;
 	} refused[] = { { "selector", "the one node is in it" },
+			{ "validation", "no coordinator runs it" },
 			{ "waves", "there is one node" },
 			{ "zoneByZone", "there is one node" } };
 	if (p->pool_count != 1)
@@ -535,6 +561,7 @@ void policy_done(struct policy *p)
 		struct pool *pool = &p->pools[i];
 		target_done(&pool->target);
 		free(pool->wait_for);
+		free(pool->job);
 		free(pool->waves);
 		free(pool->windows);
 	}

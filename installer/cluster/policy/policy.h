@@ -57,6 +57,8 @@ struct pool {
 	char *wait_for; // label selector of the jobs that a drain waits for; NULL = none
 	bool is_forced, deletes_empty_dir;
 	enum on_release_timeout on_release_timeout;
+	char *job;             // PodTemplate that a node has to pass before it is uncordoned; NULL = none
+	unsigned job_deadline; // seconds
 	enum foreign_cordon foreign_cordon;
 	enum overflow overflow;
 	enum on_halt on_halt;
@@ -104,6 +106,11 @@ extern const char *const span_names[SPAN_COUNT];
 static inline unsigned policy_span(const struct pool *pool, enum span span) // pool NULL: the default
 {
 	return pool ? pool->spans[span] : span_defaults[span];
+}
+
+static inline unsigned policy_job_span(const struct pool *pool)
+{
+	return pool->job ? pool->job_deadline : 0;
 }
 
 // Evaluates a label of a node: which selector terms it meets, its group, its zone.

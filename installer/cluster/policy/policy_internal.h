@@ -5,7 +5,8 @@
 #include "cluster/policy/policy.h"
 
 // All fields of the policy: policy_read() reads no others, and deploy/crd.yaml has all of them.
-extern const struct field policy_fields[], pool_fields[], target_fields[], drain_fields[], breaker_fields[];
+extern const struct field policy_fields[], pool_fields[], target_fields[], drain_fields[], breaker_fields[],
+	validation_fields[];
 extern const struct field wave_fields[], window_fields[];
 void policy_span_fields(struct field ret[SPAN_COUNT + 1]); // of deadlines
 extern const struct policy policy_defaults;                // of the cluster

@@ -89,8 +89,10 @@ bool rule_has_backed_off(const struct view *v, unsigned tries);                 
 bool rule_is_proven(const struct view *v, const struct target_hash *target_hash); // validated, and loaded ever since
 bool rule_is_ill_before(const struct view *v);  // a GPU is broken before the change, and the policy leaves such nodes
 bool rule_is_rolled_back(const struct view *v); // the rollout is halted, and takes back those that are under way
-// The driver was changed, and what was there at the cordon is not back.
+// The driver was changed, and what was there at the cordon is not back, or the policy's job has not passed.
 bool rule_is_short(const struct view *v);
+// Everything is there, the job included; else what is not.
+bool rule_is_back(const struct view *v, struct reason *ret);
 bool rule_is_kubelet_behind(const struct view *v); // what it says is allocatable may be of before the pause
 static inline bool rule_is_release_reason(enum reason_code code)
 {

@@ -83,11 +83,54 @@ bool transition_looks_at_operands(const struct node_state *m)
 		baseline_has(r->baseline, BASELINE_DEVICES));
 }
 
+// A job of the user's own has the last word about the rollout's target, once all else is back. What a node goes back
+// to has had it already. The reason on the node says that it has begun, so that nothing that is away for a moment
+// begins it again.
+static bool wants_job(const struct view *v)
+{
+	const struct record *r = &v->m->record;
+	return v->pool && v->pool->job && rule_stand_down_reason(v) == REASON_NONE &&
+	       target_hash_eq(&r->target, &v->rollout->target) && rule_is_ordered(v, VERB_VALIDATE, &r->target);
+}
+static bool has_begun_job(const struct view *v)
+{
+	return v->m->record.reason.code == REASON_WAITS_JOB;
+}
+static bool lacks_job(const struct view *v)
+{
+	return wants_job(v) && !(has_begun_job(v) && v->job && v->job->state == JOB_PASSED);
+}
+bool transition_runs_job(const struct view *v)
+{
+	return transition_waits_for_release(v->m) && v->m->record.receipt.touched && v->m->facts.is_unschedulable &&
+	       has_begun_job(v) && wants_job(v);
+}
+static bool is_job(const struct view *v, enum job_state state)
+{
+	return transition_runs_job(v) && v->job && v->job->state == state;
+}
+
+bool rule_is_back(const struct view *v, struct reason *ret)
+{
+	bool is_job_next = lacks_job(v) && (has_begun_job(v) || transition_is_back(v->m, ret));
+	if (!is_job_next)
+		return transition_is_back(v->m, ret);
+	return set_short(ret, REASON_WAITS_JOB,
+			 v->job           ? v->job->text :
+			 has_begun_job(v) ? v->m->record.reason.object :
+					    "");
+}
+
+bool transition_is_kept(const struct view *v, struct reason *ret)
+{
+	return transition_waits_for_release(v->m) && !rule_is_back(v, ret) && !is_job(v, JOB_RUNS);
+}
+
 bool rule_is_short(const struct view *v)
 {
 	struct reason ignored;
 	return v->m->record.receipt.is_there && v->m->record.receipt.touched && v->m->facts.is_unschedulable &&
-	       !node_state_is_foreign(v->m) && !transition_is_back(v->m, &ignored);
+	       !node_state_is_foreign(v->m) && !rule_is_back(v, &ignored);
 }
 
 bool rule_is_kubelet_behind(const struct view *v)
@@ -99,7 +142,7 @@ bool rule_is_kubelet_behind(const struct view *v)
 void rule_await_release(const struct view *v, struct decision *d, enum node_phase outcome, const struct reason *why)
 {
 	struct reason missing;
-	transition_is_back(v->m, &missing);
+	rule_is_back(v, &missing);
 	why = why ? why : &missing;
 	rule_enter_phase(v, d, PHASE_RELEASING, why->code, why->object);
 	d->next.outcome = outcome;
@@ -159,12 +202,38 @@ static void prove_again(const struct view *v, struct decision *d)
 	}
 }
 
-// A node that is to be left alone is not kept.
+static bool is_job_due(const struct view *v)
+{
+	struct reason ignored;
+	return is_awaited(v) && !has_begun_job(v) && lacks_job(v) && transition_is_back(v->m, &ignored);
+}
+static void begin_job(const struct view *v, struct decision *d)
+{
+	rule_enter_phase(v, d, PHASE_RELEASING, REASON_WAITS_JOB, "");
+}
+static bool is_job_failed(const struct view *v)
+{
+	return is_job(v, JOB_FAILED);
+}
+static bool is_job_late(const struct view *v)
+{
+	return is_job(v, JOB_LATE);
+}
+static void undo_for_job(const struct view *v, struct decision *d)
+{
+	struct reason *why = &d->next.reason;
+	rule_restore_driver(v, d, d->rule->reason, true);
+	if (why->code == d->rule->reason || why->code == REASON_NO_PREVIOUS)
+		memcpy(why->object, v->job->text, sizeof(why->object));
+}
+
+// A node that is to be left alone is not kept. A job that runs has a deadline of its own.
 static bool is_overdue(const struct view *v, enum on_release_timeout what)
 {
 	bool is_left = !v->pool || v->m->facts.is_skipped;
 	enum on_release_timeout policy = is_left ? RELEASE_ANYWAY : v->pool->on_release_timeout;
-	return is_awaited(v) && rule_is_expired(v) && policy == what;
+	bool is_job_open = transition_runs_job(v) && (!v->job || v->job->state == JOB_UNSEEN || is_job(v, JOB_RUNS));
+	return is_awaited(v) && rule_is_expired(v) && !is_job_open && policy == what;
 }
 static bool is_released_anyway(const struct view *v)
 {
@@ -172,7 +241,7 @@ static bool is_released_anyway(const struct view *v)
 }
 static void release_anyway(const struct view *v, struct decision *d)
 {
-	transition_is_back(v->m, &d->waits);
+	rule_is_back(v, &d->waits);
 	release_awaited(v, d);
 	d->warns = true;
 }
@@ -183,7 +252,7 @@ static bool is_failed(const struct view *v)
 static void fail_short(const struct view *v, struct decision *d)
 {
 	struct reason why;
-	transition_is_back(v->m, &why);
+	rule_is_back(v, &why);
 	rule_fail_node(v, d, why.code, why.object);
 }
 // The target is undone like one that is not healthy; with the previous driver the node fails.
@@ -191,7 +260,7 @@ static void fail_awaited(const struct view *v, struct decision *d)
 {
 	const struct record *r = &v->m->record;
 	struct reason why;
-	transition_is_back(v->m, &why);
+	rule_is_back(v, &why);
 	if (target_hash_eq(&r->go.target_hash, &r->target)) {
 		rule_restore_driver(v, d, why.code, true);
 		if (d->next.reason.code == why.code)
@@ -213,7 +282,7 @@ static bool is_held(const struct view *v)
 }
 static void hold_awaited(const struct view *v, struct decision *d)
 {
-	transition_is_back(v->m, &d->waits);
+	rule_is_back(v, &d->waits);
 	d->next.tries = 1; // once
 	d->warns = true;
 }
@@ -226,11 +295,12 @@ static bool is_shortage_new(const struct view *v)
 	struct reason why;
 	int64_t since = r->reason_since ? r->reason_since : r->since;
 	return is_awaited(v) && target_hash_eq(&r->go.target_hash, &r->target) && v->now >= since + SAME_S &&
-	       !transition_is_back(v->m, &why) && (why.code != r->reason.code || !str_eq(why.object, r->reason.object));
+	       !rule_is_back(v, &why) && (!has_begun_job(v) || why.code == REASON_WAITS_JOB) &&
+	       (why.code != r->reason.code || !str_eq(why.object, r->reason.object));
 }
 static void report_shortage(const struct view *v, struct decision *d)
 {
-	transition_is_back(v->m, &d->next.reason);
+	rule_is_back(v, &d->next.reason);
 	d->next.reason_since = v->now;
 }
 
@@ -240,6 +310,12 @@ const struct rule release_rules[] = {
 	  release_awaited, REASON_NONE },
 	{ IN(RELEASING), "the driver is not the one that was validated, or not healthy: validated again", is_proof_lost,
 	  prove_again, REASON_NONE },
+	{ IN(RELEASING), "what was there before is back: the policy's validation runs", is_job_due, begin_job,
+	  REASON_NONE },
+	{ IN(RELEASING), "the policy's validation failed: the previous driver is restored", is_job_failed, undo_for_job,
+	  REASON_JOB_FAILED },
+	{ IN(RELEASING), "the policy's validation did not end in time: the previous driver is restored", is_job_late,
+	  undo_for_job, REASON_JOB_LATE },
 	{ IN(RELEASING), "not back in time, and onReleaseTimeout is release: uncordoned without it", is_released_anyway,
 	  release_anyway, REASON_NONE },
 	{ IN(RELEASING), "not back in time, and onReleaseTimeout is fail: the previous driver is restored", is_failed,

@@ -12,6 +12,14 @@ static bool is_led_elsewhere(const struct cluster *c, const struct node_state *m
 	       !(c->gone && strv_has(c->gone, m->record.leader));
 }
 
+static const struct validation_job *find_job(const struct cluster *c, const struct node_state *m)
+{
+	for (size_t i = 0; i < c->job_count; i++)
+		if (str_eq(c->jobs[i].uid, m->uid) && node_seq_cmp(c->jobs[i].order, m->record.go.seq) == 0)
+			return &c->jobs[i];
+	return NULL;
+}
+
 struct view scheduler_view(const struct cluster *c, const struct slots *s, size_t at)
 {
 	const struct node_plan *node_plan = &s->node_plans[at];
@@ -20,6 +28,7 @@ struct view scheduler_view(const struct cluster *c, const struct slots *s, size_
 		.m = &c->nodes[at],
 		.pool = pool,
 		.rollout = pool ? &s->rollouts[node_plan->pool] : NULL,
+		.job = find_job(c, &c->nodes[at]),
 		.slot = node_plan->had,
 		.refused = node_plan->refused,
 		.is_revoked = node_plan->is_revoked,

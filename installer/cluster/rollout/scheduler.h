@@ -30,10 +30,12 @@ struct cluster {
 	const struct slot_ledger *ledger;
 	uint32_t epoch;
 	int64_t now;
-	const char *leader;      // namespace of this coordinator, which is written on nodes; NULL = none
-	const struct strv *gone; // namespaces whose coordinator is gone; NULL with it
-	bool has_status;         // some pool is recorded: one that is not is new, its record was not lost
-	int64_t led;             // when this leader began to lead, or read everything anew
+	const char *leader;                // namespace of this coordinator, which is written on nodes; NULL = none
+	const struct strv *gone;           // namespaces whose coordinator is gone; NULL with it
+	bool has_status;                   // some pool is recorded: one that is not is new, its record was not lost
+	int64_t led;                       // when this leader began to lead, or read everything anew
+	const struct validation_job *jobs; // what is known of validations
+	size_t job_count;
 };
 
 struct node_plan {   // of a node, in the order of cluster.nodes

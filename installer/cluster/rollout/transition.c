@@ -401,7 +401,7 @@ static void explain_wait(const struct view *v, struct decision *d)
 			set_wait_reason(d, drain_wait_reason(v), node_state_pods(v->m)->blocker.object);
 		return;
 	case PHASE_RELEASING:
-		transition_is_back(v->m, &d->waits);
+		rule_is_back(v, &d->waits);
 		return;
 	case PHASE_UNKNOWN:
 		set_wait_reason(d, REASON_UNKNOWN_STATE, "");

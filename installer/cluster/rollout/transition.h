@@ -19,10 +19,20 @@ struct rollout {
 	int64_t resumed;      // failures before that do not count
 };
 
+enum job_state { JOB_UNSEEN, JOB_WAITS, JOB_RUNS, JOB_PASSED, JOB_FAILED, JOB_LATE };
+struct validation_job {     // the pod of the policy's validation on a node
+	char uid[UID_TEXT]; // of the node
+	struct seq order;   // that proved its driver; each has a pod of its own
+	enum job_state state;
+	char text[OBJECT_TEXT]; // plain characters: why it waits, how it failed
+	long retry_ms;          // of the coordinator: it is not made again before that
+};
+
 struct view {
 	const struct node_state *m;
-	const struct pool *pool;       // NULL = the node is in none
-	const struct rollout *rollout; // of that pool; NULL with it
+	const struct pool *pool;          // NULL = the node is in none
+	const struct rollout *rollout;    // of that pool; NULL with it
+	const struct validation_job *job; // NULL = nothing is known of it
 	enum slot slot;
 	enum reason_code refused; // why scheduler_plan gives it nothing; REASON_NONE = it may stage, or has a slot
 	bool is_revoked;          // its slot is taken back before anything was unloaded
@@ -62,6 +72,9 @@ const struct rule *transition_next_rule(const struct rule *previous, enum node_p
 bool transition_is_back(const struct node_state *m, struct reason *ret);
 bool transition_waits_for_release(const struct node_state *m); // validated, and still cordoned until that is so
 bool transition_looks_at_operands(const struct node_state *m); // its pods tell
+bool transition_runs_job(const struct view *v);                // the pod of the validation has to be there
+// It stays cordoned for something that is not back; a job that runs is no delay.
+bool transition_is_kept(const struct view *v, struct reason *ret);
 
 // The target that the node should have now; none: nothing is to change.
 struct target_hash transition_goal(const struct view *v);
