@@ -39,7 +39,7 @@ remaining() { # what of kmodsmith the API server has, beside what every namespac
 
 @test "lint has nothing to say, and each example gives objects of deploy/ and the two that it makes itself" {
   local example name
-  for name in namespace rbac agent-policy coordinator-policy coordinator daemonset daemonset-agent daemonset-builder uninstall-job; do
+  for name in namespace rbac agent-policy coordinator-policy coordinator validation daemonset daemonset-agent daemonset-builder uninstall-job; do
     objects <"$top/deploy/$name.yaml"
   done | grep -vx 'Namespace -/kmodsmith' >"$BATS_TEST_TMPDIR/known"
   printf '%s\n' "ConfigMap kmodsmith/kmodsmith-parameters" "ConfigMap kmodsmith/kmodsmith-policy" "NetworkPolicy kmodsmith/kmodsmith" >>"$BATS_TEST_TMPDIR/known"
@@ -51,7 +51,8 @@ remaining() { # what of kmodsmith the API server has, beside what every namespac
     run comm -13 <(sort -u "$BATS_TEST_TMPDIR/known") <(objects <"$BATS_TEST_TMPDIR/$name")
     assert_output ""
   done
-  rendered --set mode=rollout,builders.enabled=true,driver.version=1.2.3,createNamespace=true --set-json 'policy={"pools": []}' | objects >"$BATS_TEST_TMPDIR/all"
+  rendered --set mode=rollout,builders.enabled=true,driver.version=1.2.3,createNamespace=true,coordinator.validation=true \
+    --set-json 'policy={"pools": []}' | objects >"$BATS_TEST_TMPDIR/all"
   run comm -23 <(grep -v 'kmodsmith-driver\|-parameters' "$BATS_TEST_TMPDIR/known" | sort) "$BATS_TEST_TMPDIR/all"
   assert_output ""
   assert_equal "$(grep -c . <(objects <"$BATS_TEST_TMPDIR/standalone"))" 3

@@ -7,6 +7,7 @@
 // facts: "keys=JSON", joined by ';'. "keys=-": absent, "keys=*": there is something, "keys#=3": so many.
 #pragma once
 #include "cluster/coordinator/coordinator.h"
+#include "cluster/coordinator/pods.h"
 #include "cluster/kube/client.h"
 
 struct conform_row {
@@ -26,6 +27,7 @@ struct conform_row {
 #define MAPS "/api/v1/namespaces/default/configmaps"
 #define EVENTS "/api/v1/namespaces/default/events"
 #define PODS "/api/v1/namespaces/default/pods"
+#define TEMPLATES "/api/v1/namespaces/default/podtemplates"
 #define ENDING "/api/v1/namespaces/ending"
 #define ROLLOUTS "/apis/kmodsmith.io/v1alpha1/namespaces/default/driverrollouts"
 #define ROLLOUT ROLLOUTS "/kmodsmith-policy"

@@ -13,7 +13,7 @@ setup_file() {
   printf 'apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n' >"$SERVERS/audit.yaml"
   registry_start plain
   kube_start --audit-policy-file="$SERVERS/audit.yaml" --audit-log-path="$SERVERS/audit"
-  for file in rbac agent-policy coordinator coordinator-policy build-cronjob uninstall-job; do deploy $file.yaml; done
+  for file in rbac agent-policy coordinator coordinator-policy validation build-cronjob uninstall-job; do deploy $file.yaml; done
   deploy_kind
 }
 teardown_file() { kube_stop; }
@@ -47,6 +47,28 @@ noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
   policy "$new"
   all_are "done" 120
   before_uninstall
+}
+
+@test "rights: a job of the user's own as the last word, which the API server takes as it is made" {
+  local pods=/api/v1/namespaces/kmodsmith-validation/pods left
+  farm_make 1
+  kube POST /api/v1/namespaces/kmodsmith-validation/podtemplates '{"metadata": {"name": "vectoradd"}, "template": {"spec":
+    {"containers": [{"name": "c", "image": "i"}]}}}' >/dev/null
+  kube PATCH "/api/v1/nodes/$(name_of 1)/status" '{"status": {"allocatable": {"nvidia.com/gpu": "8"}}}' application/merge-patch+json >/dev/null
+  farm_loads "$new"
+  farm_start
+  coordinator_start a
+  policy "$new" '.pools[0].validation = {template: "vectoradd"}'
+  left() { kube GET "$pods" | jq '.items | length'; }
+  until [ "$(left)" = 1 ]; do sleep 0.5; done
+  assert_equal "$(count_in releasing)" 1
+  run -0 kube GET "$pods"
+  assert_equal "$(jq -c '.items[0].spec | [.automountServiceAccountToken, .restartPolicy, .activeDeadlineSeconds,
+    .containers[0].resources.limits["nvidia.com/gpu"], .containers[0].terminationMessagePolicy]' <<<"$output")" \
+    '[false,"Never",600,"8","FallbackToLogsOnError"]'
+  kube PATCH "$pods/$(jq -r '.items[0].metadata.name' <<<"$output")/status" '{"status": {"phase": "Succeeded"}}' application/merge-patch+json >/dev/null
+  all_are "done" 60
+  until [ "$(left)" = 0 ]; do sleep 0.5; done
 }
 
 @test "rights: the policy as a DriverRollout" {
@@ -150,7 +172,7 @@ for binding in (d for d in docs if d["kind"].endswith("Binding") and "roleRef" i
             for verb in rule["verbs"]:
                 for kind in rule["resources"]:
                     print("^%s %s/%s %s %s$" % (who["name"], rule["apiGroups"][0], kind, space or "[^ ]*", verb))' \
-    "$top"/deploy/{rbac,coordinator,build-cronjob,uninstall-job}.yaml >"$BATS_TEST_TMPDIR/granted"
+    "$top"/deploy/{rbac,coordinator,validation,build-cronjob,uninstall-job}.yaml >"$BATS_TEST_TMPDIR/granted"
   assert [ "$(wc -l <"$BATS_TEST_TMPDIR/granted")" -gt 20 ]
   while read -r line; do grep -q "$line" "$BATS_TEST_TMPDIR/used" || echo "$line"; done <"$BATS_TEST_TMPDIR/granted" >"$BATS_TEST_TMPDIR/unused"
   seldom=('^kmodsmith-coordinator /nodes [^ ]* get$') # only when a patch lost a race, see the simulation
