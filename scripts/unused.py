@@ -32,8 +32,6 @@ ALLOWED = {
     "slot.*": "layout of ld.so.cache",
     "map_query.*": "layout of an ioctl of the kernel, PROCMAP_QUERY",
     "fabric_v2.*": "layout of a structure of NVML",
-    "GPU_FABRIC_NOT_STARTED": "a number of NVML",
-    "GPU_FABRIC_IN_PROGRESS": "a number of NVML",
     "helper_start": "called by _start, in assembler",
     "HOLDERS_WAIT": "chosen by its place in a table of names",
     "WAIT_RELEASE": "chosen by its place in a table of names",
