@@ -87,6 +87,10 @@ opened() { calls | grep -c '^open nvidia'; }
   assert_line --regexp "^pass +gpus +1 of 2 start \([0-9.]+ s\); $second: GSP firmware"
   kmodsmith status
   assert_status 0
+  rm -r "$ROOT/run" # the next boot
+  broken
+  kmodsmith status --check-gpus
+  assert_status 0
   kmodsmith install --driver 535.261.03
   assert_error E_GPU_START "1 of 2 start"
 }
@@ -119,6 +123,10 @@ opened() { calls | grep -c '^open nvidia'; }
   assert_line --regexp '^warn +gpu check +E_GPU_UNTESTED: not measured in this boot'
   kmodsmith status --check-gpus
   assert_status 0
+  rm "$ROOT/var/lib/kmodsmith/gpus.json" && mkdir "$ROOT/var/lib/kmodsmith/gpus.json"
+  kmodsmith status --check-gpus # this boot's record is enough to be ready
+  assert_status 0
+  [[ $stderr == *"warn: cannot record how the GPUs are: "* ]]
 }
 
 @test "a GPU that cannot be opened here is neither good nor bad" {

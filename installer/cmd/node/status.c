@@ -186,9 +186,12 @@ static int check_gpus_now(const struct values *v, const struct machine *m, const
 	check.deepest = demand.is_start_only ? GPU_START : holders.count ? GPU_ANSWER : GPU_COMPUTE;
 	if (gpu_record_measure(&check, &now, &holds, err) < 0)
 		return err_wrap(err, "check the GPUs");
+	struct err why;
+	if (!last.driver && state->fd >= 0) // --allow-missing-gpus outlives a boot
+		gpu_record_last(state, &last, &why);
 	now.allowed = last.allowed;
-	if (gpu_record_write(&m->host, state->fd >= 0 ? state : NULL, f->host.boot_id, &now, err) < 0)
-		return -1;
+	if (gpu_record_write(&m->host, state->fd >= 0 ? state : NULL, f->host.boot_id, &now, &why) < 0)
+		log_warn("cannot record how the GPUs are: %s", why.text);
 	return publish_measured(m, f, dev_root, err) < 0 ? -1 : 0;
 }
 
