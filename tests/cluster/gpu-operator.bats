@@ -124,6 +124,7 @@ registry.example/drivers/kmodsmith-driver:535.261.03-ubuntu24.04 nvidia-driver i
 @test "a rollout holds its nodes until its driver and its upgrades are both off, and then replaces theirs, its labels paused meanwhile" {
   local i
   soon is_there $DRIVER
+  change '{"driver": {"upgradePolicy": {"autoUpgrade": true}}}' # the chart's default, and not ours
   kube DELETE /api/v1/nodes/n1 >/dev/null
   farm_make 2
   farm_loads "$new"
