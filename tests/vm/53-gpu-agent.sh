@@ -107,11 +107,15 @@ replace proprietary 433 driver="$proprietary" fail=all
 ends "all fail with the target" rolledback "$open"
 like "  why" "$log" "error: E_GPU_START: .*0 of 8 start "
 ready "8 of 8 start"
-replace proprietary 434 driver="$proprietary" fail=$eighth from=3
-ends "it fails from its second start with the target on" "done" "$proprietary"
-is "  each was started once before and once after" "$(cut -d' ' -f2 $stub/starts | uniq)" 2
+replace proprietary 439 driver="$proprietary" fail=$eighth from=3
+ends "it fails from its second start with the target on" rolledback "$open"
+like "  why" "$log" '^kmodsmith: validate: failed E_GPU_START'
 ready "8 of 8 start"
-t_fails 1 "  status --check-gpus, the third start" kmodsmith status --check-gpus
+replace proprietary 434 driver="$proprietary" fail=$eighth from=4
+ends "it fails from its third start with the target on" "done" "$proprietary"
+is "  each was started before, after, and when it was validated" "$(cut -d' ' -f2 $stub/starts | uniq)" 3
+ready "8 of 8 start"
+t_fails 1 "  status --check-gpus, the next start" kmodsmith status --check-gpus
 not_ready "7 of 8 start .*; $eighth: "
 replace open 435 fail=$eighth
 ends "it failed before, and fails with the target" failed "$proprietary"
