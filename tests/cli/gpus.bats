@@ -180,6 +180,9 @@ opened() { calls | grep -c '^open nvidia'; }
   assert_line --partial "bad target: 535.261.03 open failed"
   kmodsmith install --package "$package" --param nvidia:NVreg_EnableMSI=0
   assert_error E_TARGET_FAILED
+  printf 'OK open nvidia1\nEIO open nvidia1: %s\n' "$failed" >"$ROOT/.sys-refused"
+  kmodsmith install --package "$package" --param nvidia:NVreg_EnablePCIeGen3=1 --allow-missing-gpus 1 # of those that were before
+  assert_error E_GPU_START "verify: gpus: 1 of 2 start"
 }
 
 @test "a GPU that was broken before a replacement speaks against nobody: the new driver stays" {
