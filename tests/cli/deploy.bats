@@ -130,13 +130,16 @@ for d in yaml.safe_load_all(open(sys.argv[1])):
 import sys, yaml
 docs = [d for path in sys.argv[1:] if "values" not in path and "kustomization" not in path for d in yaml.safe_load_all(open(path))]
 spaces = {d["metadata"]["name"] for d in docs if d["kind"] == "Namespace"}
-assert spaces == {"kmodsmith", "kmodsmith-compile"}, spaces
+assert spaces == {"kmodsmith", "kmodsmith-compile", "kmodsmith-validation"}, spaces
 wide = ("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 for d in docs:
     name, space = f'{d["kind"]} {d["metadata"]["name"]}', d["metadata"].get("namespace")
     assert (space is None) == (d["kind"] in wide), name
     if space == "kmodsmith-compile":
         assert d["kind"] in ("Role", "RoleBinding") and all(r["resources"] == ["leases"] for r in d.get("rules", [])), name
+    elif space == "kmodsmith-validation":
+        rights = [(r["resources"], r["verbs"]) for r in d.get("rules", [])]
+        assert d["kind"] == "RoleBinding" or rights == [(["podtemplates"], ["get"]), (["pods"], ["create", "delete"])], name
     elif space == "default":
         assert d["kind"] in ("Role", "RoleBinding"), name
         assert all((r["resources"], r["verbs"]) == (["events"], ["create"]) for r in d.get("rules", [])), name

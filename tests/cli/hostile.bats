@@ -46,9 +46,10 @@ attempts_by() { # COMMAND...: that starts kmodsmith
   cp "$top/tests/cli/attempts.c" "$driver/kernel-open/"
   sed -i '/^modules:/a \\tgcc -o /tmp/attempts attempts.c && /tmp/attempts; grep ^NoNew /proc/self/status' \
     "$makefile"
+  cp "$KMODSMITH" "$work/kmodsmith" # the checkout may be in root's home
   echo secret >"$work/secret" && chmod 600 "$work/secret"
   exec 9<"$work/secret"
-  run --separate-stderr "$@" "$KMODSMITH" build --root "$ROOT" "${options[@]}"
+  run --separate-stderr "$@" "$work/kmodsmith" build --root "$ROOT" "${options[@]}"
   exec 9<&-
   assert_status 0
   diff <(expected | grep -v " ${but:-none} " | sort) <(grep '^attempt: ' "$log" | grep -v " ${but:-none} " | sort)
