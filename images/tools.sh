@@ -12,7 +12,7 @@ cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/images
 packages=('^(gcc|g[+][+])-1[1-4]$' gcc g++ clang lld llvm make libc6-dev libelf-dev libssl-dev bc bison flex perl gawk coreutils
   findutils grep sed tar gzip patch cpio xz-utils zstd kmod dwarves file diffutils python3-minimal rsync ccache bash dash)
 suite=${1-} closure=(scripts/inputs.sh ${1:+--suite "$1"} --closure)
-[ -z "$suite" ] || packages=(bash dash gcc g++ make libc6-dev libelf-dev bc bison flex perl gawk coreutils findutils grep sed tar gzip patch
+[ -z "$suite" ] || packages=(bash dash gcc g++ make libc6-dev libelf-dev libdw-dev bc bison flex perl gawk coreutils findutils grep sed tar gzip patch
   xz-utils zstd kmod file diffutils debianutils)
 
 plain_texts() { # ROOT: a link to the texts of another package becomes a directory, as in the runtime

@@ -20,7 +20,10 @@
 static const struct {
 	const char *name, *text;
 } canaries[] = {
-	{ "probe/probe.c", "#include <linux/module.h>\n#include <linux/mm.h>\nMODULE_LICENSE(\"GPL\");\n" },
+	// With an export, because the program that makes its CRC has to run here, too.
+	{ "probe/probe.c", "#include <linux/module.h>\n#include <linux/mm.h>\nMODULE_LICENSE(\"GPL\");\n"
+			   "int kmodsmith_probe(void);\nint kmodsmith_probe(void) { return 0; }\n"
+			   "EXPORT_SYMBOL(kmodsmith_probe);\n" },
 	{ "probe/good.c", "#include <linux/kconfig.h>\n#include <linux/module.h>\n#include <linux/mm.h>\n"
 			  "unsigned long good(struct vm_area_struct *vma) { return vma->vm_start; }\n" },
 	{ "probe/bad.c",
@@ -279,8 +282,12 @@ static int use_forkserver(struct build *b, struct err *err)
 	auto_strv struct strv argv = { 0 };
 	struct proc_end end;
 	unsigned servers = forkserver_most(jobs_spare(&b->facts, b->jobs));
-	if (!servers || !b->request->cache) {
-		b->not_forked = str_dup(servers ? "--no-cache" : "too little memory");
+	const char *why = b->request->tree->has_dwarf_crcs ? "the kernel's CRCs need debug information" :
+			  !servers                         ? "too little memory" :
+			  !b->request->cache               ? "--no-cache" :
+							     NULL;
+	if (why) {
+		b->not_forked = str_dup(why);
 		return 0;
 	}
 	if (forkserver_prepare(&b->compile.job, err) < 0)

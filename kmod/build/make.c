@@ -33,13 +33,15 @@ int make_bind_headers(struct compile *c, struct err *err)
 	return root_sub(&c->job, "headers", &c->headers, err);
 }
 
-// -g0: debug information is stripped anyway, and making it costs a quarter of the time; without it, and with the BTF
-// switch off, no pahole is ever run (R-B6). The path inside the sandbox is constant, so no prefix has to be mapped.
+// -g0: debug information is stripped anyway, and making it costs a quarter of the time; with the BTF switch off, no
+// pahole is ever run (R-B6). Where CRCs are computed from it, it has to be there. The path inside the sandbox is
+// constant, so no prefix has to be mapped.
 void make_variables(const struct compile *c, struct strv *argv)
 {
 	const char *arch = c->tree->arch;
 	bool is_kept = c->objects.fd >= 0;
-	strv_split(argv, "IGNORE_CC_MISMATCH=1 KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN=", " ");
+	strv_split(argv, "IGNORE_CC_MISMATCH=1 CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN=", " ");
+	strv_add(argv, str_fmt("KCFLAGS=%s", c->tree->has_dwarf_crcs ? "" : "-g0"));
 	toolchain_binutils(c->tools, argv);
 	strv_add(argv, str_fmt("CC=%s%s%s", is_kept ? c->tools->ccache : "", is_kept ? " " : "", c->tools->cc));
 	strv_add(argv, str_fmt("ARCH=%s", str_eq(arch, "aarch64") ? "arm64" :

@@ -277,6 +277,7 @@ static int fill_tree(struct tree *t, struct err *err)
 		t->compiler = str_dup("");
 	t->is_clang = is_config_set(t, "CC_IS_CLANG");
 	t->is_rt = is_config_set(t, "PREEMPT_RT");
+	t->has_dwarf_crcs = is_config_set(t, "GENDWARFKSYMS");
 	auto_str char *number = config_value(t, t->is_clang ? "CLANG_VERSION" : "GCC_VERSION");
 	uint64_t n = 0;
 	if (number && str_u64(number, 10, &n))

@@ -19,6 +19,7 @@ struct tree {
 	unsigned compiler_major; // of it; 0 = unknown
 	bool is_clang;           // the kernel was built with clang
 	bool is_rt;              // PREEMPT_RT (R-B8)
+	bool has_dwarf_crcs;     // the CRCs of exports are computed from an object's debug information
 	char *banner; // "Linux version ...", as /proc/version shows it, without the newline; NULL = not derivable
 	char build_id[DIGEST_HEX + 1]; // SHA-256 of the banner; "" = not derivable
 	char *symvers;                 // path of Module.symvers; NULL = absent

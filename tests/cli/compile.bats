@@ -55,3 +55,30 @@ compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kerne
   build
   assert_status 0
 }
+
+@test "a kernel whose CRCs come from debug information: the objects have it, the modules do not, and no path shows" {
+  local n
+  mkdir -p "$tree/scripts/gendwarfksyms"
+  printf '#!/bin/sh\nreadelf -SW $1 | grep -q " [.]debug_info " || { echo "error: gendwarfksyms: no debugging information?" >&2; exit 1; }\n' \
+    >"$tree/scripts/gendwarfksyms/gendwarfksyms"
+  chmod +x "$tree/scripts/gendwarfksyms/gendwarfksyms"
+  sed -i 's,[$](CC) ,&-g ,' "$tree/Makefile" "$driver/kernel-open/Makefile"
+  sed -i 's,-c -o $@ $<$,& \&\& $(SYSSRC)/scripts/gendwarfksyms/gendwarfksyms $@,; s,objcopy .*,ld -r -o nvidia.ko nvidia/nvidia.ko $^,' \
+    "$driver/kernel-open/Makefile"
+  echo CONFIG_GENDWARFKSYMS=y >>"$tree/.config"
+  pack_tree
+  build
+  assert_status 0
+  [[ $stderr == *"without fork servers: the kernel's CRCs need debug information"* ]] || fail "$stderr"
+  for n in 1 2; do
+    mkdir -p "$work/$n" && cp -r "$driver" "$work/$n/at" && driver=$work/$n/at
+    build --state-dir "$work/$n/state" --output "oci:$work/$n/layout" --no-cache
+    assert_status 0
+    mkdir "$work/$n/modules" && tar -xf "$(blob "$work/$n/layout" layer)" -C "$work/$n/modules"
+  done
+  run diff -r "$work/1/modules" "$work/2/modules"
+  assert_status 0
+  run readelf -SW "$(find "$work/1/modules" -name nvidia.ko)"
+  assert_line --partial " .text "
+  refute_output --partial .debug_
+}

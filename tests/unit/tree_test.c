@@ -72,7 +72,7 @@ static void test_debian(void **state)
 	assert_string_equal(t.arch, "x86_64");
 	assert_string_equal(t.compiler, "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0");
 	assert_int_equal(t.compiler_major, 12);
-	assert_false(t.is_clang || t.is_rt);
+	assert_false(t.is_clang || t.is_rt || t.has_dwarf_crcs);
 	assert_string_equal(t.banner, BANNER);
 	assert_string_equal(t.symvers, "/usr/src/linux-headers-6.1.0-9-amd64/Module.symvers");
 	assert_true(strv_has(&t.dirs, "/usr/lib/linux-kbuild-6.1/scripts"));
@@ -204,11 +204,12 @@ static void test_other_layouts(void **state)
 		put(&folder, rows[i].build, "Makefile", "VERSION = 5\n");
 		put(&folder, rows[i].build, "scripts/x", "");
 		folder_dir(&folder, "lib/modules/5.14.0-1.el9");
+		put(&folder, rows[i].build, ".config", CONFIG "CONFIG_GENDWARFKSYMS=y\n");
 		if (rows[i].link)
 			folder_link(&folder, rows[i].target, rows[i].link);
 		expect(tree_open(&folder.root, "5.14.0-1.el9", NULL, &t, &err) == 0, err.text);
 		expect(str_eq(t.build + 1, rows[i].build), t.build);
-		expect(str_eq(t.source, t.build) && t.dirs.count == 1, rows[i].build);
+		expect(str_eq(t.source, t.build) && t.dirs.count == 1 && t.has_dwarf_crcs, rows[i].build);
 	}
 }
 
