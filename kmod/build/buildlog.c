@@ -6,40 +6,48 @@
 
 #include <regex.h>
 
-// Nearest to the cause first. The compiler's own line says file and line; make's last words say nothing but a name.
-static const struct {
-	unsigned rank;
-	const char *regex;
-} errors[] = {
-	{ 0, "^[^ :]+:[0-9]+:([0-9]+:)? *(fatal |internal )?error: " },
-	{ 0, "No space left on device" },
-	{ 1, "^ERROR: modpost: " },
-	{ 1, ": undefined reference to " },
-	{ 1, "^[^ :]*(cc1|gcc|clang|ld|objtool|modpost)[^ :/]*: (fatal )?error: " },
-	{ 1, "^[^ :]*ld(\\.bfd|\\.lld)?: " },
-	{ 2, "^(/bin/)?(sh|bash): " },
-	{ 2, "No rule to make target " },
-	{ 2, ": (Permission denied|No such file or directory)$" },
-	{ 3, "^\\*\\*\\* " },
-	{ 4, "^make(\\[[0-9]+\\])?: \\*\\*\\* " },
+// Nearest to the cause first. The compiler's own line says file and line, and full disks and memory end whatever runs;
+// then the linker and the programs of the kernel's scripts/; then what could not be started or died; make's last words
+// say nothing but a name.
+static const char *const errors[] = {
+	"^[^ :]+:[0-9]+:([0-9]+:)? *(fatal |internal )?error: "
+	"|^([{]standard input[}]|[^ :]+):[0-9]+: (Fatal )?Error: " // of the assembler
+	"|(No space left on device|Disk quota exceeded|File size limit exceeded)"
+	"|^[^ :]+( ERROR)?: (virtual memory exhausted|out of memory)",
+	"^(  |[*]{3} +)?(ERROR:|FATAL:|FAILED:?) "
+	"|: undefined reference to "
+	"|^[^ :]+:[0-9]+: syntax error"  // genksyms
+	"|^([^ :]+: )?error: [a-z_-]+: " // objtool and gendwarfksyms
+	"|^[^ :]*(cc1|gcc|clang|ld|collect2)[^ :/]*: (fatal )?error: "
+	"|^[^ :]*ld([.](bfd|lld|gold))?(-[0-9]+)?: "
+	"|^[^ :]*(fixdep|genksyms|gendwarfksyms|objtool|modpost|pahole|resolve_btfids|recordmcount): "
+	"|: error while loading shared libraries: "
+	"|: version `[^']+' not found \\(required by ",
+	"^(/bin/)?(sh|bash): "
+	"|No rule to make target "
+	"|^[^ :]+:[0-9]+: [*]{3} .*Stop[.]$" // $(error) of a makefile
+	"|^(Segmentation fault|Aborted|Bus error|Illegal instruction|Killed)"
+	"|: (Permission denied|No such file or directory)$",
+	"^[*]{3} ",
+	"^make([[][0-9]+[]])?: [*]{3} ",
 };
 
 // The first real error in a line of compiler or make output; NULL = the line has none. rank: the lower, the nearer to
-// the cause (a compiler's "file:line: error", then modpost and linker, then make's own "*** ...").
+// the cause.
 static char *find_error(const char *line, unsigned *ret_rank)
 {
 	static const char source[] = SANDBOX_WORK "/src/";
-	if (!strstr(line, ": ") && !strstr(line, "*** ")) // most lines: no need for expressions
+	if (!strstr(line, ": ") && !strstr(line, "*** ") && !strchr("ABIKS", *line)) // most lines need no expressions
 		return NULL;
-	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
 		regex_t compiled;
-		if (regcomp(&compiled, errors[i].regex, REG_EXTENDED | REG_NOSUB) != 0)
+		if (regcomp(&compiled, errors[i], REG_EXTENDED | REG_NOSUB) != 0)
 			abort();
 		bool is_match = regexec(&compiled, line, 0, NULL, 0) == 0;
 		regfree(&compiled);
-		if (!is_match)
+		if (!is_match || (i > 0 && strstr(line, "warning: ")))
 			continue;
-		*ret_rank = errors[i].rank;
+		*ret_rank = i;
 		return str_dup(str_starts(line, source) ? line + strlen(source) : line);
 	}
 	return NULL;
@@ -80,7 +88,8 @@ void buildlog_line(void *buildlog, const char *line)
 	}
 	if (log->probe && str_starts(line, " CONFTEST: "))
 		log->probe(log->probe_ctx);
-	if (strstr(line, "Killed signal terminated program") || str_ends(line, "Error 137"))
+	if (strstr(line, "Killed signal terminated program") || strstr(line, " terminated with signal 9 ") ||
+	    str_ends(line, "Error 137") || str_ends(line, "] Killed"))
 		log->is_killed = true;
 	unsigned rank = 0;
 	auto_str char *error = find_error(line, &rank);

@@ -56,6 +56,84 @@ static void test_first_error(void **state)
 	}
 }
 
+// Of each: what came before and after the line that a person needs, as the programs say it.
+static void test_first_error_of_programs(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *before, *needed, *after;
+	} rows[] = {
+		{ "", "error: gendwarfksyms: process_module: dwarf_get_units failed: no debugging information?",
+		  "make[4]: *** [/usr/src/linux/scripts/Makefile.build:295: nvidia/nv.o] Error 1" },
+		{ "",
+		  "scripts/gendwarfksyms/gendwarfksyms: error while loading shared libraries: libdw.so.1: cannot open "
+		  "shared object file: No such file or directory",
+		  "make[4]: *** [scripts/Makefile.build:295: nvidia/nv.o] Error 127" },
+		{ "",
+		  "scripts/mod/modpost: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by "
+		  "scripts/mod/modpost)",
+		  "make[2]: *** [scripts/Makefile.modpost:145: Module.symvers] Error 1" },
+		{ "", "nvidia/nv.c:77: syntax error",
+		  "make[3]: *** [scripts/Makefile.build:250: nvidia/nv.o] Error 1" },
+		{ "nvidia/nv.o: warning: objtool: nv_open+0x12: unreachable instruction",
+		  "nvidia/nv-kernel.o_binary: error: objtool: section entry mismatch",
+		  "make[4]: *** [scripts/Makefile.build:433: nvidia.o] Error 255" },
+		{ "", "Segmentation fault (core dumped)",
+		  "make[4]: *** [scripts/Makefile.build:433: nvidia.o] Error 139\nmake: *** [Makefile:82: modules] "
+		  "Error 2" },
+		{ "WARNING: modpost: missing MODULE_DESCRIPTION() in nvidia.o",
+		  "FATAL: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'rcu_read_lock'",
+		  "make[1]: *** [scripts/Makefile.modpost:126: __modpost] Error 1" },
+		{ "", "ERROR: \"foo\" [/build/src/nvidia.ko] undefined!",
+		  "make[1]: *** [Makefile.modpost:92: __modpost] Error 1" },
+		{ "libbpf: failed to find '.BTF' ELF section in vmlinux",
+		  "FAILED: load BTF from vmlinux: No data available",
+		  "make[1]: *** [scripts/Makefile.modfinal:57: nvidia.ko] Error 255" },
+		{ "", "FAILED cannot open nvidia.ko: No such file or directory",
+		  "make[1]: *** [scripts/Makefile.modfinal:57: nvidia.ko] Error 255" },
+		{ "", "pahole: nvidia.ko: Invalid argument",
+		  "make[1]: *** [scripts/Makefile.modfinal:57: nvidia.ko] Error 1" },
+		{ "", "fixdep: error opening file: nvidia/.nv.o.d: No such file or directory",
+		  "make[3]: *** [scripts/Makefile.build:250: nvidia/nv.o] Error 2" },
+		{ "ld: warning: nv-kernel.o: missing .note.GNU-stack section implies executable stack",
+		  "ld: nvidia/nv-kernel.o: file not recognized: file format not recognized",
+		  "make[3]: *** [scripts/Makefile.build:433: nvidia.o] Error 1" },
+		{ "", "ld.lld-16: error: unknown argument '--fix-cortex-a8'",
+		  "make[3]: *** [scripts/Makefile.build:433: nvidia.o] Error 1" },
+		{ "",
+		  "/usr/bin/aarch64-linux-gnu-ld: cannot open linker script file scripts/module.lds: No such file or "
+		  "directory",
+		  "collect2: error: ld returned 1 exit status\nmake[1]: *** [nvidia.ko] Error 1" },
+		{ "{standard input}: Assembler messages:",
+		  "{standard input}:123: Error: no such instruction: `endbr64'",
+		  "make[3]: *** [scripts/Makefile.build:250: nvidia/nv.o] Error 1" },
+		{ "", "cc1: error: cannot load plugin ./scripts/gcc-plugins/randomize_layout_plugin.so: cannot open",
+		  "make[3]: *** [scripts/Makefile.build:250: nvidia/nv.o] Error 1" },
+		{ "", "cc1: out of memory allocating 65536 bytes after a total of 1703936 bytes",
+		  "make[3]: *** [scripts/Makefile.build:250: nvidia/nv.o] Error 1" },
+		{ "", "LLVM ERROR: out of memory",
+		  "clang-16: error: clang frontend command failed with exit code 134" },
+		{ "gcc: error: one that follows from it", "ld: final link failed: No space left on device",
+		  "make[3]: *** [nvidia.o] Error 1" },
+		{ "", "/bin/sh: 1: ld.lld: not found",
+		  "make[3]: *** [scripts/Makefile.build:433: nvidia.o] Error 127" },
+		{ "", "sh: scripts/basic/fixdep: Exec format error", "make[3]: *** [nvidia/nv.o] Error 126" },
+		{ "", "make[3]: gcc-99: No such file or directory", "make[3]: *** [nvidia/nv.o] Error 127" },
+		{ "", "***  ERROR: Kernel configuration is invalid. The following files are missing:",
+		  "make: *** [Makefile:700: include/config/auto.conf] Error 1" },
+		{ "", "Makefile:1062: *** \"Cannot generate ORC metadata, please install libelf-dev\".  Stop.",
+		  "make: *** [Makefile:82: modules] Error 2" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct buildlog log = { .fd = -1 };
+		auto_str char *text =
+			str_fmt("%s\n  CC [M]  nvidia/nv.o\n%s\n%s\n", rows[i].before, rows[i].needed, rows[i].after);
+		feed(&log, text);
+		expect(str_eq(log.error, rows[i].needed), log.error ? log.error : text);
+		buildlog_done(&log);
+	}
+}
+
 // R-M1
 static void test_killed_compilers(void **state)
 {
@@ -66,6 +144,8 @@ static void test_killed_compilers(void **state)
 	} rows[] = {
 		{ "gcc: fatal error: Killed signal terminated program cc1", true },
 		{ "make[3]: *** [Makefile:250: nvidia/nv.o] Error 137", true },
+		{ "make[3]: *** [Makefile:250: nvidia/nv.o] Killed", true },
+		{ "collect2: fatal error: ld terminated with signal 9 [Killed]", true },
 		{ "make[3]: *** [Makefile:250: nvidia/nv.o] Error 1", false },
 		{ "  CC [M]  /build/src/Killed.o", false },
 	};
@@ -108,6 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_first_error),
+		cmocka_unit_test(test_first_error_of_programs),
 		cmocka_unit_test(test_killed_compilers),
 		cmocka_unit_test(test_progress_and_log),
 	};
