@@ -109,6 +109,22 @@ static int find_tool(const struct toolchain *t, const char *name, const char *ot
 	return *ret ? 0 : err_set(err, E_TOOLCHAIN, "no %s in %s", name, t->path);
 }
 
+// LLVM=1 names these, and Kbuild runs them late: a linker that is missing would be noticed after the first objects.
+static int check_llvm(const struct toolchain *t, const struct tree *tree, struct err *err)
+{
+	static const char *const names[] = { "ld.lld", "llvm-nm", "llvm-objcopy", "llvm-ar" };
+	auto_str char *missing = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(names) && t->is_clang; i++) {
+		auto_str char *found = toolchain_program(t->base, t->path, names[i]);
+		if (!found)
+			str_add(&missing, "%s%s", missing ? ", " : "", names[i]);
+	}
+	return !missing ? 0 :
+			  err_set(err, E_TOOLCHAIN,
+				  "no %s in %s, which modules of kernel %s need: it was built with clang", missing,
+				  t->path, tree->release);
+}
+
 int toolchain_find(const struct tree *tree, const char *path, const struct root *base, struct toolchain *ret,
 		   struct err *err)
 {
@@ -120,7 +136,7 @@ int toolchain_find(const struct tree *tree, const char *path, const struct root 
 	auto_str char *strip = str_fmt("%sstrip", t.prefix);
 	if (find_compiler(tree, &t, err) < 0 || check_scripts(tree, err) < 0 ||
 	    find_tool(&t, "make", "gmake", &t.make, err) < 0 ||
-	    find_tool(&t, t.is_clang ? "llvm-strip" : strip, strip, &t.strip, err) < 0)
+	    find_tool(&t, t.is_clang ? "llvm-strip" : strip, strip, &t.strip, err) < 0 || check_llvm(&t, tree, err) < 0)
 		return -1;
 	t.ccache = toolchain_program(t.base, t.path, "ccache");
 	*ret = t;

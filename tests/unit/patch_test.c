@@ -310,6 +310,10 @@ static void test_toolchains(void **state)
 	put_tool(&folder, "clang", "Debian clang version 16.0.6 (15~deb12u1)");
 	put_tool(&folder, "make", "");
 	put_tool(&folder, "strip", "");
+	put_tool(&folder, "ld.lld", "");
+	put_tool(&folder, "llvm-nm", "");
+	put_tool(&folder, "llvm-objcopy", "");
+	put_tool(&folder, "llvm-ar", "");
 	auto_str char *path = str_fmt("%s/bin", folder.path), *own = str_dup(tree_own_arch());
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_str char *text = str_dup(rows[i].text),

@@ -16,6 +16,8 @@ struct machine {
 	char prefix[32];
 };
 
+static const char *const llvm[] = { "llvm-strip", "ld.lld", "llvm-nm", "llvm-objcopy", "llvm-ar" };
+
 static void put_tool(const struct machine *m, const char *prefix, const char *name, const char *version)
 {
 	auto_str char *path = str_fmt("bin/%s%s", prefix, name), *text = str_fmt("#!/bin/sh\necho '%s'\n", version);
@@ -40,7 +42,8 @@ static void machine_make(struct machine *m)
 	put_tool(m, "", "cc", "gcc-13 (Debian 13.2.0) 13.2.0");
 	put_tool(m, "", "clang", "Debian clang version 16.0.6 (15~deb12u1)");
 	put_tool(m, "", "make", "");
-	put_tool(m, "", "llvm-strip", "");
+	for (size_t i = 0; i < ARRAY_SIZE(llvm); i++)
+		put_tool(m, "", llvm[i], "");
 	put_tool(m, m->prefix, "gcc-12", "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0");
 	put_tool(m, m->prefix, "gcc", "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)");
 	put_tool(m, m->prefix, "strip", "");
@@ -98,6 +101,23 @@ static void test_cross(void **state)
 		toolchain_binutils(&t, &variables);
 		expect(strv_has(&variables, rows[i].is_clang ? "LLVM=1" : ld), rows[i].text);
 		expect(strv_has(&variables, cross) == !rows[i].is_clang, rows[i].text);
+	}
+}
+
+// What a build would miss is missed before it; gcc needs none of it.
+static void test_llvm(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(llvm); i++) {
+		auto_machine struct machine m;
+		auto_toolchain struct toolchain clang = { 0 }, gcc = { 0 };
+		struct err err = { 0 };
+		machine_make(&m);
+		auto_str char *path = str_fmt("bin/%s", llvm[i]), *said = str_fmt("no %s in %s", llvm[i], m.path);
+		assert_int_equal(root_unlink(&m.folder.root, path, &err), 1);
+		assert_int_equal(find(&m, "gcc-12 (Debian 12.2.0-14) 12.2.0", 12, false, &gcc, &err), 0);
+		assert_int_equal(find(&m, "Debian clang version 16.0.6", 16, true, &clang, &err), -1);
+		expect(err.code == E_TOOLCHAIN && str_starts(err.text, said), err.text);
 	}
 }
 
@@ -171,7 +191,7 @@ static void test_stored(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cross), cmocka_unit_test(test_scripts),
-					    cmocka_unit_test(test_stored) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cross), cmocka_unit_test(test_llvm),
+					    cmocka_unit_test(test_scripts), cmocka_unit_test(test_stored) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
