@@ -36,6 +36,8 @@ static const struct known_bad {
 #define MAKE_FLAGS                                                                               \
 	NULL, "scripts/Makefile.lib", "EXTRA_CFLAGS", false, "ccflags-y += -I$(src)/common/inc", \
 		"its makefiles give their flags to EXTRA_CFLAGS, which this kernel no longer reads (since Linux 6.15)"
+// The first open releases that know folios. Branch 590 ended before them, and 580 did not.
+#define OPEN_FOLIOS "580.126.09 or later of branch 580, or 595.45.04"
 	{ "4*", MODULE_TYPE_PROPRIETARY, NULL, "include/linux/mm_types.h", "vma_flags_set_word\\(", true,
 	  "vma_flags_set_word", "it sets the flags of a memory area as they were kept before Linux 6.19",
 	  "535.309.01" },
@@ -44,19 +46,20 @@ static const struct known_bad {
 	  "535.216.03" },
 	{ "5[45]*", MODULE_TYPE_OPEN, "nvidia-uvm", "include/linux/iommu.h", "iommu_dev_enable_feature\\(", false,
 	  "drm_fb_create_takes_format_info", // which Debian added when it took the calls out
-	  "it calls iommu_dev_enable_feature(), which this kernel no longer has (removed in Linux 6.16)", "595.45.04" },
+	  "it calls iommu_dev_enable_feature(), which this kernel no longer has (removed in Linux 6.16)", OPEN_FOLIOS },
 	{ "5[6-9]*", MODULE_TYPE_OPEN, "nvidia-uvm", "include/linux/memremap.h", "\\(\\*page_free\\)\\(", false,
 	  "folio_free", "it frees pages of a GPU one by one, and this kernel knows only folios (since Linux 6.19)",
-	  "595.45.04" },
+	  OPEN_FOLIOS },
 	{ "[45][0-3]*", ANY, MAKE_FLAGS, "535.261.03" },
 	{ "4[4-9]*", ANY, MAKE_FLAGS, "535.261.03" },
 	{ "5[4-9]*", MODULE_TYPE_PROPRIETARY, MAKE_FLAGS, "580.105.08" },
-	{ "5[4-9]*", MODULE_TYPE_OPEN, MAKE_FLAGS, "595.45.04" },
+	{ "5[4-9]*", MODULE_TYPE_OPEN, MAKE_FLAGS, OPEN_FOLIOS },
 	{ "[45][0-3]*", ANY, DRM_FORMAT, "535.274.02" },
 	{ "4[4-9]*", ANY, DRM_FORMAT, "535.274.02" },
 	{ "5[4-9]*", ANY, DRM_FORMAT, "580.105.08" },
 #undef DRM_FORMAT
 #undef MAKE_FLAGS
+#undef OPEN_FOLIOS
 };
 
 static size_t module_index(const char *requested)

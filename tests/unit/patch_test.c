@@ -90,6 +90,7 @@ static void test_known_bad_pairs(void **state)
 			  SINCE[] = "ccflags-y += -I$(src)/common/inc";
 	static const char FOLIO[] = "void (*folio_free)(struct folio *folio);\n",
 			  PAGE[] = "void (*page_free)(struct page *page);\n";
+	static const char FOLIOS[] = "580.126.09 or later of branch 580, or 595.45.04 or later works";
 	static const char FORMAT[] = "*(*fb_create)(struct drm_device *dev,\n\tconst struct drm_format_info *info);\n";
 	static const struct {
 		const char *file, *text; // of the kernel
@@ -114,14 +115,15 @@ static void test_known_bad_pairs(void **state)
 		{ LIB, "ccflags-y :=\n", "535.261.03", BLOB, SINCE, NULL, NULL, "" },
 		{ LIB, "ccflags-y :=\n", "470.256.02", BLOB, BEFORE, "535.261.03", NULL, "" },
 		{ LIB, "ccflags-y :=\n", "550.90.07", BLOB, BEFORE, "580.105.08", NULL, "" },
-		{ LIB, "ccflags-y :=\n", "550.90.07", OPEN, BEFORE, "595.45.04", NULL, "" },
+		{ LIB, "ccflags-y :=\n", "550.90.07", OPEN, BEFORE, FOLIOS, NULL, "" },
 		{ LIB, "ccflags-y += $(EXTRA_CFLAGS)\n", "535.216.03", BLOB, BEFORE, NULL, NULL, "" },
 		{ LIB, NULL, "535.216.03", BLOB, BEFORE, NULL, NULL, "" }, // headers without makefiles: nobody knows
-		{ MAP, FOLIO, "580.105.08", OPEN, "", "595.45.04", NULL, "" },
+		{ MAP, FOLIO, "580.105.08", OPEN, "", FOLIOS, NULL, "" },
 		{ MAP, FOLIO, "595.45.04", OPEN, "dev_pagemap_ops_has_folio_free", NULL, NULL, "" },
+		{ MAP, FOLIO, "580.126.09", OPEN, "dev_pagemap_ops_has_folio_free", NULL, NULL, "" },
 		{ MAP, PAGE, "580.105.08", OPEN, "", NULL, NULL, "" },
 		{ MAP, FOLIO, "580.105.08", BLOB, "", NULL, NULL, "" },
-		{ "include/linux/iommu.h", "iommu_sva_bind_device(", "550.163.01", OPEN, "", "595.45.04", NULL, "" },
+		{ "include/linux/iommu.h", "iommu_sva_bind_device(", "550.163.01", OPEN, "", FOLIOS, NULL, "" },
 		{ "include/linux/iommu.h", "int iommu_dev_enable_feature(", "550.163.01", OPEN, "", NULL, NULL, "" },
 		{ "include/linux/iommu.h", "iommu_sva_bind_device(", "535.261.03", OPEN, "", NULL, NULL, "" },
 		{ MODE, FORMAT, "535.261.03", BLOB, "", "535.274.02", NULL, "CONFIG_DRM=m\n" },
