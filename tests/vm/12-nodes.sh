@@ -40,7 +40,9 @@ like "a dry run lists a wrong number" "$out" 'wrong +/dev/nvidia5 .*number'
 like "a dry run lists a missing link" "$out" '(wrong|missing) +/dev/nvidia0 .*link'
 t_fails 1 "R-K2: status is not ready while nodes are wrong" kmodsmith status
 t "nodes puts the wrong nodes right" kmodsmith nodes
-t "status is ready when the nodes are right" kmodsmith status
+t_fails 1 "a driver that was loaded by hand is not ready" kmodsmith status
+like "  its GPUs were not measured" "$out" '^FAIL +gpus +8 of 8; not measured in this boot'
+t "status is ready when the nodes are right, and nobody is to measure" kmodsmith status --check-gpus --gpu-check none
 mkdir -p /tmp/root/dev
 t "R-G4: nodes in another dev-root" kmodsmith nodes --dev-root /tmp/root
 is "R-G4: the other dev-root has the nodes" "$(ls -d /tmp/root/dev/nvidia[0-7] | wc -l)" 8
