@@ -84,6 +84,18 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_status 0
 }
 
+@test "init --agent: with NVSwitches the GPUs of a driver that it loads are asked once more, too" {
+  config
+  loadable
+  cp -a "$top/tests/hosts/h100x8/sys/devices/pci0000:c0" "$ROOT/sys/devices/"
+  rm "$ROOT/sys/devices/pci0000:c0/0000:c0:00.0/driver"
+  ln -s ../../../devices/pci0000:c0/0000:c0:00.0 "$ROOT/sys/bus/pci/devices/0000:c0:00.0"
+  mkdir -p "$ROOT/proc/driver/nvidia-nvswitch/devices/0000:c0:00.0" "$ROOT/dev"
+  touch "$ROOT/dev/kmsg"
+  twice() { [ "$(calls | grep -c '^open nvidia')" = 4 ]; }
+  until_that twice init --agent --no-daemons --export none --package "$BATS_TEST_TMPDIR/package"
+}
+
 @test "init --agent: after a boot it loads what the agent loaded last, not what is requested" {
   config
   loadable

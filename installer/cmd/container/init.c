@@ -83,7 +83,7 @@ struct init_start {
 	struct service_xid xid;
 	struct service_part xid_part;
 	struct gpu_holds holds; // what was started stays so until a daemon keeps it: each start costs seconds
-	bool is_check_due;      // with NVSwitches a GPU answers only once the fabric manager is up
+	bool is_check_due;      // the GPUs have more to answer, or nobody has asked them
 	bool has_reporter, has_xid, is_agent_down;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
@@ -268,9 +268,10 @@ static void measure_left(struct init_start *s)
 	auto_gpu_record struct gpu_record record = { 0 };
 	struct err why = { 0 };
 	const struct machine *m = &s->machine;
-	s->is_check_due = facts_read(&m->host, &m->kern, &f, &why) == 0 && f.loaded.version &&
-			  (gpu_record_read(&m->host, f.host.boot_id, &record, &why) <= 0 ||
-			   !gpu_record_is_of(&record, f.loaded.version, module_type_name(f.loaded.flavour)));
+	if (facts_read(&m->host, &m->kern, &f, &why) == 0 && f.loaded.version &&
+	    (gpu_record_read(&m->host, f.host.boot_id, &record, &why) <= 0 ||
+	     !gpu_record_is_of(&record, f.loaded.version, module_type_name(f.loaded.flavour))))
+		s->is_check_due = true;
 }
 
 // What install_driver() could not ask yet. A child of its own, because it waits for the fabric, and begun while this

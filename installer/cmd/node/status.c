@@ -159,7 +159,7 @@ static int check_gpus_now(const struct values *v, const struct machine *m, const
 	enum { FABRIC_MS = 300 * 1000 }; // the fabric manager of a large machine takes minutes
 	auto_gpu_record struct gpu_record last = { 0 }, now = { 0 };
 	auto_gpu_holds struct gpu_holds holds = { 0 };
-	struct progress progress = { 0 };
+	auto_progress struct progress progress = show_progress_log();
 	auto_holders struct holders holders = { 0 };
 	struct gpu_check check = {
 		.start = { .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys, .facts = f, .progress = &progress },
