@@ -14,7 +14,7 @@
 # mem: 2G
 # timeout: 600
 stub=/sys/module/fakeopen/parameters state=/var/lib/kmodsmith
-eighth=0000:b0:00.0
+eighth=0000:b0:00.0 unhealthy=hold
 open=$(modinfo -F srcversion /packages/open.d/nvidia.ko) proprietary=$(modinfo -F srcversion /packages/proprietary.d/nvidia.ko)
 gpus() { # PARAMETER=VALUE...: nothing else is told to the stub
   for word in fail= block= driver= from=1 starts= "$@"; do echo "${word#*=}" >"$stub/${word%%=*}"; done
@@ -30,8 +30,8 @@ ready() { # GPUS
   like "  READY" "$out" "pass +gpus +$1"
 }
 policy() { # FLAVOUR MODE: a mode of the device nodes makes it another target
-  printf '{"mode": "self", "pools": [{"name": "here", "target": {"driver": "%s", "flavour": "%s",
-    "parameters": {"NVreg_DeviceFileMode": "%s"}}}]}' "$OPEN_VERSION" "$1" "$2" >/tmp/policy.new
+  printf '{"mode": "self", "pools": [{"name": "here", "unhealthyBefore": "%s", "target": {"driver": "%s", "flavour": "%s",
+    "parameters": {"NVreg_DeviceFileMode": "%s"}}}]}' "$unhealthy" "$OPEN_VERSION" "$1" "$2" >/tmp/policy.new
   mv /tmp/policy.new /tmp/policy.json
 }
 agent_begin() { # COMMAND...
@@ -118,6 +118,10 @@ ready "8 of 8 start"
 t_fails 1 "  status --check-gpus, the next start" kmodsmith status --check-gpus
 not_ready "7 of 8 start .*; $eighth: "
 replace open 435 fail=$eighth
+sleep 15
+unlike "it failed before, and unhealthyBefore is hold: it is not begun" "$(cat /tmp/agent.log)" 'replace|stage'
+unhealthy=replace
+replace open 435 fail=$eighth
 ends "it failed before, and fails with the target" failed "$proprietary"
 like "  it failed before" "$log" "gpus +.* before the change: 7 of 8 start .*; $eighth: "
 unlike "  the target was not undone for it, but left for the driver before it" "$log" ' back +[0-9.]+ s '
@@ -129,9 +133,11 @@ t "it hangs with the target: the agent waits" says '^kmodsmith: validate: failed
 is "  the target stays: it cannot be unloaded" "$(loaded)" "$open"
 not_ready "7 of 8 start .*; $eighth: its start has not ended"
 gpus
-ends "it hung with the target, and ended" rolledback "$proprietary"
+ends "it hung with the target, and ended" "done" "$open"
 ready "8 of 8 start"
 unlike "  the target is not to blame" "$out" '^bad target: [0-9.]+ open '
+replace proprietary 434
+ends "all eight start with the next target" "done" "$proprietary"
 kill $agent
 wait $agent
 sync
