@@ -11,7 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { WORDS = 1 << 18, THREADS = 256 }; // 1 MiB
+enum { WORDS = 1 << 16, THREADS = 256 }; // 256 KiB, in as many blocks: more than a GPU has multiprocessors
 enum {                                   // CUresult
 	SUCCESS = 0,
 	OUT_OF_MEMORY = 2,
