@@ -82,8 +82,7 @@ static void gpus_that_it_asks_for_are_its_own_choice(void **state)
 	(void)state;
 	static const char *const rows[] = {
 		"{'containers':[{'name':'a'},{'name':'b','resources':{'limits':{'nvidia.com/gpu':'1'}}}]}",
-		"{'initContainers':[{'resources':{'requests':{'nvidia.com/"
-		"mig-1g.10gb':'1'}}}],'containers':[{'name':'a'}]}",
+		"{'initContainers':[{'resources':{'requests':{'nvidia.com/mig-1g.10gb':'1'}}}],'containers':[{}]}",
 		"{'resourceClaims':[{'name':'gpus','resourceClaimTemplateName':'all'}],'containers':[{'name':'a'}]}",
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
