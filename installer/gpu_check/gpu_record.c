@@ -25,6 +25,7 @@ json_t *gpu_record_json(const struct gpu_record *r)
 	json_t *json = gpu_results_json(&r->results);
 	json_object_set_new(json, "driver", json_text(r->driver));
 	json_object_set_new(json, "flavour", json_text(r->flavour));
+	json_object_set_new(json, "load", json_integer((json_int_t)r->load));
 	json_object_set_new(json, "time", json_text(r->time));
 	json_object_set_new(json, "allowed_missing", json_integer(r->allowed));
 	json_object_set_new(json, "waived", json_boolean(r->is_waived));
@@ -36,6 +37,7 @@ static void parse_record(const json_t *json, struct gpu_record *ret)
 	json_int_t allowed = json_integer_value(json_object_get(json, "allowed_missing"));
 	ret->driver = json_text_dup(json, "driver");
 	ret->flavour = json_text_dup(json, "flavour");
+	ret->load = (uint64_t)json_integer_value(json_object_get(json, "load"));
 	ret->time = json_text_dup(json, "time");
 	ret->is_waived = json_is_true(json_object_get(json, "waived"));
 	ret->allowed = allowed > 0 && allowed < INT32_MAX ? (unsigned)allowed : 0;
@@ -89,6 +91,12 @@ int gpu_record_waive(const struct root *host, const char *boot_id, const struct 
 bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char *flavour)
 {
 	return r->driver && str_eq(r->driver, driver) && str_eq(r->flavour, flavour);
+}
+
+bool gpu_record_is_valid(const struct gpu_record *r, const struct modules *loaded)
+{
+	return gpu_record_is_of(r, loaded->version, module_type_name(loaded->flavour)) &&
+	       (!r->load || r->load == loaded->load);
 }
 
 // Where the user space of the loaded driver is, absolute in host: its own, or that of the driver root; NULL = nowhere.
@@ -200,6 +208,7 @@ int gpu_record_measure(const struct gpu_check *check, struct gpu_record *ret, st
 		ask_further(check, &r.results);
 	r.results.seconds = (double)(clock_ms() - begun) / 1000;
 	begin_record(&start->facts->loaded, &r);
+	r.load = start->facts->loaded.load;
 	*ret = r;
 	r = (struct gpu_record){ 0 };
 	return 0;

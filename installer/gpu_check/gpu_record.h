@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was measured last: run/kmodsmith/gpus.json of the host for this boot, and STATE/gpus.json, which outlives it, so
 // that a driver with which a GPU worked before a reboot is not blamed when it fails after it.
-//   {boot_id, driver, flavour, time, allowed_missing, waived, seconds, gpus: [...]} (gpu_results_json)
+//   {boot_id, driver, flavour, load, time, allowed_missing, waived, seconds, gpus: [...]} (gpu_results_json)
 #pragma once
 #include "gpu_check/gpu_start.h"
 
 struct gpu_record {
 	char *driver, *flavour; // that was loaded
+	uint64_t load;          // as modules.load; 0 = any: it was waived
 	char *time;             // date_text()
 	unsigned allowed;       // how many may be broken and the node is ready all the same
 	bool is_waived;         // nothing was measured, and the node is ready all the same (--gpu-check none)
@@ -23,8 +24,9 @@ int gpu_record_write(const struct root *host, const struct root *state, const ch
 		     struct err *err);
 // What was measured in this boot no longer counts, and this driver, the loaded one, needs no measurement.
 int gpu_record_waive(const struct root *host, const char *boot_id, const struct modules *loaded, struct err *err);
-// Of what is loaded.
 bool gpu_record_is_of(const struct gpu_record *r, const char *driver, const char *flavour);
+// Measured since this driver was loaded.
+bool gpu_record_is_valid(const struct gpu_record *r, const struct modules *loaded);
 json_t *gpu_record_json(const struct gpu_record *r);
 
 struct gpu_check { // borrowed

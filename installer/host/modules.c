@@ -147,6 +147,13 @@ static void read_version(const struct root *kern, struct modules *l)
 	}
 }
 
+static uint64_t read_load(const struct root *kern)
+{
+	struct stat st;
+	struct err ignored;
+	return root_stat(kern, "sys/module/nvidia", &st, &ignored) > 0 ? st.st_ino : 0;
+}
+
 static void read_nvidia_params(const struct root *kern, struct modules *l)
 {
 	struct err err;
@@ -195,6 +202,7 @@ int modules_read(const struct root *host, const struct root *kern, const char *r
 		qsort(l.items, l.count, sizeof(*l.items), compare_module_names);
 		read_version(kern, &l);
 		read_nvidia_params(kern, &l);
+		l.load = read_load(kern);
 	}
 	*ret = l;
 	return l.count > 0;

@@ -28,6 +28,8 @@ struct modules {
 	char *version;            // proc/driver/nvidia/version: "535.261.03"; NULL = nvidia is not loaded
 	enum module_type flavour; // from the same file; MODULE_TYPE_AUTO = not known
 	struct strv params; // "DeviceFileMode=438" of proc/driver/nvidia/params, file order; strings keep no quotes
+	uint64_t load;      // of nvidia: another one after each load, as the inode of sys/module/nvidia is
+			    // (kernfs_new_node() counts); 0 = not loaded
 };
 
 // 1 = something is loaded, 0 = nothing. release: of the running kernel, for module.file.

@@ -135,8 +135,8 @@ static void examine_measured(struct doctor *x)
 	if (!l->version)
 		return;
 	if (gpu_record_read(x->host, x->facts.host.boot_id, &r, &why) <= 0 ||
-	    !gpu_record_is_of(&r, l->version, module_type_name(l->flavour))) {
-		add_finding(x, "gpu check", DOCTOR_WARN, E_GPU_UNTESTED, "not measured in this boot");
+	    !gpu_record_is_valid(&r, l)) {
+		add_finding(x, "gpu check", DOCTOR_WARN, E_GPU_UNTESTED, "not measured since the driver was loaded");
 		return;
 	}
 	if (r.is_waived) {

@@ -74,7 +74,7 @@ static void add_missing(char **text, const struct gpu *gpu, const struct root *k
 		str_add(text, "has no driver");
 }
 
-// Ready is what was measured in this boot with this driver, unless nobody is to measure.
+// Ready is what was measured since this driver was loaded, unless nobody is to measure.
 static int check_gpus(const struct facts *facts, const struct root *host, const struct root *kern, struct status *s,
 		      struct err *err)
 {
@@ -87,7 +87,7 @@ static int check_gpus(const struct facts *facts, const struct root *host, const 
 	if (root_list(kern, "proc/driver/nvidia/gpus", &found, err) < 0 ||
 	    gpu_record_read(host, facts->host.boot_id, r, err) < 0)
 		return -1;
-	if (!gpu_record_is_of(r, l->version, module_type_name(l->flavour)))
+	if (!gpu_record_is_valid(r, l))
 		gpu_record_done(r);
 	for (size_t i = 0; i < facts->gpus.count; i++) {
 		const struct gpu *gpu = &facts->gpus.items[i];
@@ -106,7 +106,7 @@ static int check_gpus(const struct facts *facts, const struct root *host, const 
 	int code = unmeasured ? E_GPU_UNTESTED : r->driver && gpu_record_check(r, &why) < 0 ? why.code : 0;
 	bool is_ok = !code && !*missing && (has == expected || is_told) && (expected || !ours);
 	add_check(s, "gpus", is_ok, "%s%s%s%s%s%s", results, missing, left ? "; left without a driver: " : "",
-		  left ? left : "", unmeasured ? "; not measured in this boot" : "",
+		  left ? left : "", unmeasured ? "; not measured since the driver was loaded" : "",
 		  r->is_waived ? "; not measured (--gpu-check none)" : "");
 	s->checks[s->count - 1].code = *missing ? 0 : code;
 	return 0;

@@ -87,7 +87,7 @@ static bool is_driver_at_fault(const struct transaction *r, const struct gpu_res
 	return false;
 }
 
-// Measured in this boot with this driver, and no GPU has come or gone since.
+// Measured since this driver was loaded, and no GPU has come or gone since.
 static bool is_known(const struct transaction *r, const struct gpu_record *record)
 {
 	auto_strv struct strv there = { 0 };
@@ -96,7 +96,7 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 	const struct modules *l = &r->now.loaded;
 	const struct gpu_results *g = &record->results;
 	bool is_good = gpu_results_count(g, GPU_WORKS) + gpu_results_count(g, GPU_EXCLUDED) == g->count;
-	if (r->is_touched || record->is_waived || !gpu_record_is_of(record, l->version, module_type_name(l->flavour)) ||
+	if (r->is_touched || record->is_waived || !gpu_record_is_valid(record, l) ||
 	    root_list(r->a->kern, "proc/driver/nvidia/gpus", &there, &ignored) < 0)
 		return false;
 	for (size_t i = 0; i < there.count; i++)
@@ -105,9 +105,10 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 	for (size_t i = 0; i < g->count; i++)
 		if (g->items[i].outcome == GPU_WORKS && !strv_has(&there, g->items[i].address))
 			return false;
-	// A start that had not ended may have since, and costs nothing to ask for.
-	return is_good || (!gpu_results_count(g, GPU_PENDING) && record->time && date_parse(record->time, &measured) &&
-			   time(NULL) - measured < BROKEN_KEEPS_S);
+	if (is_good || gpu_results_count(g, GPU_PENDING)) // a start may have ended since, and costs nothing to ask for
+		return is_good;
+	double age = record->time && date_parse(record->time, &measured) ? difftime(time(NULL), measured) : -1;
+	return age >= 0 && age < BROKEN_KEEPS_S; // less: somebody has set the clock back
 }
 
 static int measure_now(struct transaction *r, struct gpu_record *ret, struct err *err)

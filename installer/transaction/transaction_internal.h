@@ -87,6 +87,6 @@ void transaction_remember(const struct transaction *r, const char *digest,
 int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err);
 // Before a driver that is loaded is replaced: which GPUs work. E_GPU_PENDING: one of them hangs, and the driver stays.
 int transaction_measure_before(struct transaction *r, struct err *err);
-// Starts the GPUs, unless this driver's were measured in this boot, and judges: E_GPU_START, _PENDING, _UNTESTED.
+// Starts the GPUs, unless that was done since the driver was loaded, and judges: E_GPU_START, _PENDING, _UNTESTED.
 // 1 = the record has changed.
 int transaction_check_gpus(struct transaction *r, struct err *err);

@@ -68,6 +68,32 @@ opened() { calls | grep -c '^open nvidia'; }
   assert_equal "$(opened)" 4
 }
 
+@test "a GPU that failed is tried again at once where the clock was ahead when it was measured" {
+  machine
+  broken
+  kmodsmith install --package "$package"
+  assert_status 1
+  sed -i 's/"time": *"[^"]*"/"time": "2199-01-01T00:00:00Z"/' "$ROOT/run/kmodsmith/gpus.json"
+  kmodsmith install --driver 535.261.03
+  assert_status 0
+}
+
+@test "a driver that was loaded once more by hand is not ready until its GPUs are measured again" {
+  machine
+  kmodsmith install --package "$package"
+  assert_status 0
+  mv "$ROOT/sys/module/nvidia" "$BATS_TEST_TMPDIR/first" # which keeps its inode
+  cp -a "$BATS_TEST_TMPDIR/first" "$ROOT/sys/module/nvidia"
+  kmodsmith status
+  assert_status 1
+  assert_line --regexp '^FAIL +gpus +2 of 2; not measured since the driver was loaded$'
+  kmodsmith install --driver 535.261.03
+  assert_status 0
+  assert_equal "$(opened)" 4
+  kmodsmith install --driver 535.261.03
+  assert_equal "$(opened)" 4
+}
+
 @test "a GPU whose start had not ended is asked again by the next start" {
   machine
   kmodsmith install --package "$package"
@@ -117,10 +143,10 @@ opened() { calls | grep -c '^open nvidia'; }
   rm "$ROOT/run/kmodsmith/gpus.json"
   kmodsmith status
   assert_status 1
-  assert_line --regexp '^FAIL +gpus +2 of 2; not measured in this boot$'
+  assert_line --regexp '^FAIL +gpus +2 of 2; not measured since the driver was loaded$'
   assert_line --partial "next: \`kmodsmith status --check-gpus\`"
   kmodsmith doctor
-  assert_line --regexp '^warn +gpu check +E_GPU_UNTESTED: not measured in this boot'
+  assert_line --regexp '^warn +gpu check +E_GPU_UNTESTED: not measured since the driver was loaded'
   kmodsmith status --check-gpus
   assert_status 0
   rm "$ROOT/var/lib/kmodsmith/gpus.json" && mkdir "$ROOT/var/lib/kmodsmith/gpus.json"

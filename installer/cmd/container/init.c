@@ -261,7 +261,7 @@ static int install_driver(struct init_start *s, sigset_t *stop, struct err *err)
 	return 1;
 }
 
-// The agent leaves a driver as it is that nobody may have measured in this boot.
+// The agent leaves a driver as it is that nobody may have measured since it was loaded.
 static void measure_left(struct init_start *s)
 {
 	auto_facts struct facts f = { 0 };
@@ -270,7 +270,7 @@ static void measure_left(struct init_start *s)
 	const struct machine *m = &s->machine;
 	if (facts_read(&m->host, &m->kern, &f, &why) == 0 && f.loaded.version &&
 	    (gpu_record_read(&m->host, f.host.boot_id, &record, &why) <= 0 ||
-	     !gpu_record_is_of(&record, f.loaded.version, module_type_name(f.loaded.flavour))))
+	     !gpu_record_is_valid(&record, &f.loaded)))
 		s->is_check_due = true;
 }
 
