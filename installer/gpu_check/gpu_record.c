@@ -69,6 +69,8 @@ int gpu_record_write(const struct root *host, const struct root *state, const ch
 	struct err ignored;
 	if (boot_record_write(host, OF_BOOT, boot_id, json, err) == 0)
 		return state ? json_put(state, OF_STATE, json, err) : 0;
+	if (gpu_record_check(r, &ignored) < 0) // on a full disk the last one would go on saying that they work
+		root_unlink(host, OF_BOOT, &ignored);
 	if (state)
 		json_put(state, OF_STATE, json, &ignored);
 	return -1;

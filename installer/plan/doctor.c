@@ -134,8 +134,7 @@ static void examine_measured(struct doctor *x)
 	struct err why = { 0 };
 	if (!l->version)
 		return;
-	if (gpu_record_read(x->host, x->facts.host.boot_id, &r, &why) <= 0 ||
-	    !gpu_record_is_valid(&r, l)) {
+	if (gpu_record_read(x->host, x->facts.host.boot_id, &r, &why) <= 0 || !gpu_record_is_valid(&r, l)) {
 		add_finding(x, "gpu check", DOCTOR_WARN, E_GPU_UNTESTED, "not measured since the driver was loaded");
 		return;
 	}

@@ -94,6 +94,21 @@ opened() { calls | grep -c '^open nvidia'; }
   assert_equal "$(opened)" 4
 }
 
+@test "a GPU that is found broken is not ready, also where that cannot be written down" {
+  machine
+  kmodsmith install --package "$package"
+  assert_status 0
+  broken
+  # shellcheck disable=SC2016 # the inner shell expands it
+  run --separate-stderr unshare -m bash -c 'mv "$1/run/kmodsmith" "$3" && mkdir "$1/run/kmodsmith" || exit 99
+    mount -t tmpfs -o size=64k none "$1/run/kmodsmith" && cp -a "$3/." "$1/run/kmodsmith/" || exit 99
+    cat /dev/zero >"$1/run/kmodsmith/full" 2>&-
+    "$2" status --check-gpus --root "$1"; "$2" status --root "$1"' sh "$ROOT" "$KMODSMITH" "$BATS_TEST_TMPDIR/run"
+  assert_status 1
+  assert_line --regexp '^FAIL +gpus +2 of 2; not measured since the driver was loaded$'
+  [[ $stderr == *"warn: cannot record how the GPUs are: "*"No space left"* ]]
+}
+
 @test "a GPU whose start had not ended is asked again by the next start" {
   machine
   kmodsmith install --package "$package"
@@ -173,6 +188,7 @@ opened() { calls | grep -c '^open nvidia'; }
   rm -r "$ROOT/var/lib/kmodsmith" "$ROOT/run" "$ROOT"/sys/module/nvidia* "$ROOT/.sys-calls"
   mkdir -p "$ROOT/proc/driver/nvidia-nvswitch/devices/0000:c0:00.0"
   begin() {
+    : >"$BATS_TEST_TMPDIR/log" # in the child it might come after the first look
     "$KMODSMITH" init --root "$ROOT" --no-daemons --export none --package "$package" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- 4>&- &
     pid=$!
   }

@@ -24,6 +24,7 @@ struct row {
 #define ONE_LESS HAS("live", "535.1", "OE", "Open ", "535.1", 1)
 
 #define BOOT "6f1ed1c0-6f0e-4f3c-9d7a-2d4c0f6f2f11"
+#define UNMEASURED "2 of 2; not measured since the driver was loaded"
 #define OPEN(more) "\"driver\": \"535.1\", \"flavour\": \"open\", \"seconds\": 2.5, " more "\"gpus\": ["
 #define FIRST "{\"address\": \"0000:40:00.0\", \"minor\": 0, \"level\": \"start\", \"outcome\": \"works\"}"
 #define SECOND(outcome, reason)                                                                       \
@@ -52,10 +53,10 @@ static const struct row rows[] = {
 	{ "gpus", "1 of 2; 0000:41:00.0 is bound to nouveau", ONE_LESS, .driver = "nouveau" },
 	{ "gpus", "0 of 0; left without a driver: ", HAS("live", "535.1", "OE", "Open ", "535.1", 0), .first = 0x1287,
 	  .second = 0x1287 },
-	// What was measured in this boot, with this driver.
+	// What was measured since this driver was loaded.
 	{ NULL, NULL, GOOD, .said = "2 of 2 start (2.5 s)" },
-	{ "gpus", "2 of 2; not measured since the driver was loaded", GOOD, .code = E_GPU_UNTESTED, .measured = OPEN("") },
-	{ "gpus", "2 of 2; not measured since the driver was loaded", GOOD, .code = E_GPU_UNTESTED, .measured = OPEN("") FIRST },
+	{ "gpus", UNMEASURED, GOOD, .code = E_GPU_UNTESTED, .measured = OPEN("") },
+	{ "gpus", UNMEASURED, GOOD, .code = E_GPU_UNTESTED, .measured = OPEN("") FIRST },
 	{ NULL, NULL, GOOD, .measured = OPEN("\"waived\": true,"), .said = "2 of 2; not measured (--gpu-check none)" },
 	{ "gpus", "1 of 2; 0000:41:00.0 has no driver", ONE_LESS, .measured = OPEN("\"waived\": true,") },
 	{ "gpus", "1 of 2 start (2.5 s); 0000:41:00.0: no firmware", GOOD, .code = E_GPU_START,
@@ -68,7 +69,7 @@ static const struct row rows[] = {
 	  .measured = OPEN("") FIRST "," SECOND("untested", "\"EPERM\"") },
 	{ NULL, NULL, GOOD, .measured = OPEN("") FIRST "," SECOND("excluded", "\"excluded\""),
 	  .said = "1 of 1 start (2.5 s); 0000:41:00.0: excluded" },
-	{ "gpus", "2 of 2; not measured since the driver was loaded", GOOD, .code = E_GPU_UNTESTED,
+	{ "gpus", UNMEASURED, GOOD, .code = E_GPU_UNTESTED,
 	  .measured = "\"driver\": \"530.1\", \"flavour\": \"open\", \"gpus\": [" FIRST },
 	{ "gpus", "1 of 2; 0000:41:00.0 has no driver", ONE_LESS,
 	  .measured = OPEN("") FIRST "," SECOND("works", "null") },

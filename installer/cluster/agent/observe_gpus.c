@@ -73,8 +73,8 @@ void agent_read_gpus(const struct root *host, const struct root *kern, const str
 	ret->is_known = true;
 	snprintf(ret->driver, sizeof(ret->driver), "%s", l->version);
 	bool is_listed = root_list(kern, "proc/driver/nvidia/gpus", &there, &ignored) >= 0;
-	ret->is_measured = gpu_record_read(host, facts->host.boot_id, &record, &ignored) > 0 &&
-			   gpu_record_is_valid(&record, l);
+	ret->is_measured =
+		gpu_record_read(host, facts->host.boot_id, &record, &ignored) > 0 && gpu_record_is_valid(&record, l);
 	if (ret->is_measured)
 		add_measured(ret, &record, is_listed ? &there : NULL);
 	for (size_t i = 0; i < facts->gpus.count; i++) {

@@ -269,8 +269,7 @@ static void measure_left(struct init_start *s)
 	struct err why = { 0 };
 	const struct machine *m = &s->machine;
 	if (facts_read(&m->host, &m->kern, &f, &why) == 0 && f.loaded.version &&
-	    (gpu_record_read(&m->host, f.host.boot_id, &record, &why) <= 0 ||
-	     !gpu_record_is_valid(&record, &f.loaded)))
+	    (gpu_record_read(&m->host, f.host.boot_id, &record, &why) <= 0 || !gpu_record_is_valid(&record, &f.loaded)))
 		s->is_check_due = true;
 }
 
