@@ -137,6 +137,8 @@ static void follow_helper(struct talk *t, pid_t pid, int in, long deadline)
 			t->len += n > 0 ? (size_t)n : 0;
 			t->is_flooded = t->len == OUTPUT_MOST;
 			is_open = n > 0 || (n < 0 && errno == EINTR);
+			long left = is_open ? 0 : deadline - clock_ms();
+			is_ended = left > 0 && bounded_wait(pid, (int)left); // mostly at once
 		} else if (is_ended) {
 			return;
 		} else {

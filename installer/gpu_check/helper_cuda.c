@@ -11,8 +11,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { WORDS = 1 << 16, THREADS = 256 }; // 256 KiB, in as many blocks: more than a GPU has multiprocessors
-enum {                                   // CUresult
+enum { WORDS = 1 << 14, THREADS = 64 }; // 64 KiB, in 256 blocks: more than a GPU has multiprocessors
+enum {                                  // CUresult
 	SUCCESS = 0,
 	OUT_OF_MEMORY = 2,
 	STUB_LIBRARY = 34,

@@ -262,7 +262,7 @@ static void test_computes(void **state)
 		{ "", GPU_WORKS, NULL, NULL },
 		{ "cuModuleLoadData 221\n", GPU_WORKS, NULL, "could not be compiled (221)" },
 		{ "cuModuleLoadData 222\nset_flips 1\n", GPU_BROKEN, "set came back wrong: word 99", "compiled" },
-		{ "kernel_flips 8\n", GPU_BROKEN, "kernel's result is wrong: word 65535", NULL },
+		{ "kernel_flips 8\n", GPU_BROKEN, "kernel's result is wrong: word 16383", NULL },
 		{ "copy_flips 1\n", GPU_BROKEN, "copied came back wrong: word 7", NULL },
 		{ "set_flips 1\n", GPU_BROKEN, "set came back wrong: word 99", NULL },
 		{ "cuCtxSynchronize 719\n", GPU_BROKEN, "cuCtxSynchronize: CUDA_ERROR_STANDIN (719)", NULL },
