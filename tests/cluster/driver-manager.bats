@@ -225,6 +225,32 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(calls_of 'unload nvidia')" 1
 }
 
+@test "what is mounted below /drivers is read as the driver's container sees it: files in directories, and no special file" {
+  image=$old
+  local dir=$ROOT/var/lib/kubelet/pods
+  VOLUMES='[{"name": "licence", "secret": {"secretName": "s"}}, {"name": "params", "configMap": {"name": "m"}}]' MOUNTS='[
+    {"name": "licence", "mountPath": "/drivers/licensing-config"}, {"name": "licence", "mountPath": "/drivers/gridd.conf", "subPath": "gridd.conf"},
+    {"name": "licence", "mountPath": "/drivers/ClientConfigToken/client_configuration_token.tok", "subPath": "client_configuration_token.tok"},
+    {"name": "params", "mountPath": "/drivers/nvidia.conf", "subPath": "nvidia.conf"}, {"name": "params", "mountPath": "/drivers"}]' driver_pod "$old" "${from[@]}"
+  dir=$dir/$(kube GET "/api/v1/namespaces/$OPERATOR/pods/$pod" | jq -r .metadata.uid)/volumes
+  mkdir -p "$dir/kubernetes.io~secret/licence/..2026" "$dir/kubernetes.io~configmap/params/nvidia.conf"
+  cd "$dir/kubernetes.io~secret/licence"
+  ln -s ..2026 ..data
+  for name in gridd.conf client_configuration_token.tok; do
+    echo "$name" >"..2026/$name"
+    ln -s "..data/$name" "$name"
+  done
+  mkfifo fifo ../../kubernetes.io~configmap/params/fifo
+  python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'
+  cd "$ROOT"
+  manage uninstall_driver
+  assert_success
+  assert_untouched plugin
+  assert_equal "$(cd "$ROOT" && find drivers -type f -exec cat {} + | sort | uniq -c | xargs)" "2 client_configuration_token.tok 2 gridd.conf"
+  assert_equal "$(cat "$ROOT/drivers/licensing-config/gridd.conf")" gridd.conf
+  assert_equal "$(grep -c "is skipped: it is a \(FIFO\|socket\)" <<<"$stderr")" 3
+}
+
 @test "the kernel refuses a module after others were unloaded: they are loaded again, and everything is restored" {
   driver_pod "$new" "${from[@]}"
   loads "$old"

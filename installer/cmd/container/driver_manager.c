@@ -15,6 +15,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
@@ -133,40 +134,48 @@ static int open_manager(struct manager *m, struct err *err)
 
 // The driver's container
 
-// Module parameters, and a public key where KMODSMITH_TRUST_DIR names the directory. What is no file in there is left
-// out: of a key that a ConfigMap lacks the kubelet makes a directory.
-static int put_files(const struct manager *m, const struct driver_pod_file *f, struct err *err)
+// What is neither file nor directory is left out: of a key that a ConfigMap lacks the kubelet makes a directory.
+static int put_entry(const struct manager *m, const char *from, const char *to, unsigned depth, struct err *err)
 {
-	const char *kubelet = m->v->kubelet_dir ? m->v->kubelet_dir : KUBELET;
-	auto_str char *volume = str_fmt("%s/%s", kubelet, f->volume);
-	auto_str char *from = f->path ? str_fmt("%s/%s", volume, f->path) : str_dup(volume);
-	auto_strv struct strv names = { 0 };
-	if (f->name)
-		strv_add(&names, str_dup(f->name));
-	else if (root_list(&m->machine.host, from, &names, err) < 0)
-		return -1;
-	if (root_mkdirs(&m->machine.kern, DRIVERS, 0755, err) < 0)
+	const struct root *host = &m->machine.host, *kern = &m->machine.kern;
+	auto_strv struct strv names = { 0 }, skipped = { 0 };
+	auto_str char *text = NULL;
+	struct err ignored;
+	auto_fd int dir = depth ? root_open(host, from, O_PATH | O_DIRECTORY, &ignored) : -1;
+	if (dir >= 0 && (root_list(host, from, &names, err) < 0 || root_mkdirs(kern, to, 0755, err) < 0))
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
-		auto_strv struct strv skipped = { 0 };
-		auto_str char *text = NULL, *to = str_fmt("%s/%s", DRIVERS, names.items[i]);
-		auto_str char *path = f->name ? str_dup(from) : str_fmt("%s/%s", from, names.items[i]);
-		if (*names.items[i] == '.') // the kubelet's own: ..data and what it leads to
-			continue;
-		int r = root_read_entry(&m->machine.host, path, SIZE_MAX, &text, &skipped, err);
-		if (r == 0 && skipped.count) {
-			log_warn("%s", skipped.items[0]);
-			continue;
-		}
-		if (r == 0)
-			err_set(err, E_NOT_FOUND,
-				"the driver's container has '/%s' below /drivers, but the host has no such file: "
-				"--kubelet-dir (KMODSMITH_KUBELET_DIR) says where the kubelet keeps volumes",
-				path);
-		if (r <= 0 || root_put(&m->machine.kern, to, text, strlen(text), 0644, err) < 0)
+		auto_str char *path = str_fmt("%s/%s", from, names.items[i]);
+		auto_str char *copy = str_fmt("%s/%s", to, names.items[i]);
+		if (*names.items[i] != '.' && // the kubelet's own: ..data and what it leads to
+		    put_entry(m, path, copy, depth - 1, err) < 0)
 			return -1;
 	}
-	return 0;
+	if (dir >= 0)
+		return 0;
+	int r = root_read_entry(host, from, SIZE_MAX, &text, &skipped, err);
+	if (r == 0 && skipped.count) {
+		log_warn("%s", skipped.items[0]);
+		return 0;
+	}
+	if (r == 0)
+		err_set(err, E_NOT_FOUND,
+			"the driver's container has '/%s' below /drivers, but the host has no such file: "
+			"--kubelet-dir (KMODSMITH_KUBELET_DIR) says where the kubelet keeps volumes",
+			from);
+	return r <= 0 || root_put(kern, to, text, strlen(text), 0644, err) < 0 ? -1 : 0;
+}
+
+// Module parameters, and public keys where KMODSMITH_TRUST_DIR names the directory: files, or directories of them, as
+// the driver's container sees them.
+static int put_files(const struct manager *m, const struct driver_pod_file *f, struct err *err)
+{
+	enum { DEPTH = 8 };
+	const char *kubelet = m->v->kubelet_dir ? m->v->kubelet_dir : KUBELET;
+	auto_str char *from = str_fmt("%s/%s%s%s", kubelet, f->volume, f->path ? "/" : "", f->path ? f->path : "");
+	auto_str char *to = str_fmt("%s%s%s", DRIVERS, f->name ? "/" : "", f->name ? f->name : "");
+	auto_str char *parent = str_ndup(to, f->name ? (size_t)(strrchr(to, '/') - to) : strlen(to));
+	return root_mkdirs(&m->machine.kern, parent, 0755, err) < 0 || put_entry(m, from, to, DEPTH, err) < 0 ? -1 : 0;
 }
 
 // Takes over the environment of the driver's container.
