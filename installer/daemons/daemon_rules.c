@@ -79,7 +79,7 @@ static void fabric_args(const struct daemon_facts *f, struct strv *argv)
 
 // In the order of starting. The contract's order of stopping is the reverse.
 static const struct rule {
-	const char *name, *program, *dir, *pid_file, *socket, *follows, *env;
+	const char *name, *program, *dir, *pid_file, *socket, *follows;
 	char *(*why)(const struct daemon_facts *f); // NULL = not needed
 	void (*args)(const struct daemon_facts *f, struct strv *argv);
 	bool is_forking, is_needed, is_on_bridge, is_guest;
@@ -113,7 +113,6 @@ static const struct rule {
 	  .dir = "nvidia-gridd",
 	  .pid_file = "nvidia-gridd.pid",
 	  .is_forking = true,
-	  .env = "LD_LIBRARY_PATH=/usr/lib/nvidia/gridd",
 	  .why = why_licence,
 	  .is_guest = true },
 	{ .name = "nvidia-persistenced",
@@ -157,7 +156,7 @@ static void add_daemon(struct daemons *d, const struct rule *rule, const struct 
 			    .dir = rule->dir,
 			    .pid_file = rule->pid_file,
 			    .socket = rule->socket,
-			    .env = rule->env,
+			    .env = rule->why == why_licence ? f->gridd_env : NULL,
 			    .is_guest = rule->is_guest,
 			    .follows = rule->follows && !f->switches ? rule->follows : NULL,
 			    .is_forking = rule->is_forking,
@@ -266,6 +265,27 @@ static int find_bridge(const struct root *kern, char **ret_guid, struct err *err
 	return 0;
 }
 
+// Where the payload has nvidia-gridd's own libraries: by `pack payload` and in NVIDIA's images of Ubuntu, in those of
+// RHEL, and where the driver's installer puts them otherwise. NULL = nowhere: newer drivers need none.
+static const char *find_gridd_libraries(const struct root *driver)
+{
+	static const char VARIABLE[] = "LD_LIBRARY_PATH=/";
+	static const char *const dirs[] = { "LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/nvidia/gridd",
+					    "LD_LIBRARY_PATH=/usr/lib/aarch64-linux-gnu/nvidia/gridd",
+					    "LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd",
+					    "LD_LIBRARY_PATH=/usr/lib/nvidia/gridd" };
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		auto_strv struct strv names = { 0 };
+		struct err ignored;
+		if (root_list(driver, dirs[i] + strlen(VARIABLE), &names, &ignored) <= 0)
+			continue;
+		for (size_t n = 0; n < names.count; n++)
+			if (str_starts(names.items[n], "libFlx"))
+				return dirs[i];
+	}
+	return NULL;
+}
+
 int daemon_facts_read(const struct root *kern, const struct root *driver, const struct daemon_request *request,
 		      struct daemon_facts *ret, struct err *err)
 {
@@ -282,6 +302,7 @@ int daemon_facts_read(const struct root *kern, const struct root *driver, const 
 	f.is_fabric_mode = strv_has(&request->settings, "FABRIC_MODE=1");
 	f.is_vgpu = request->is_vgpu;
 	f.has_gridd_conf = root_exists(kern, "drivers/gridd.conf");
+	f.gridd_env = find_gridd_libraries(driver);
 	f.has_topology_conf = root_exists(kern, "etc/nvidia/nvidia-topologyd.conf");
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
 		if (root_exists(driver, rules[i].program))

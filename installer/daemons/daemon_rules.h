@@ -15,9 +15,10 @@ struct daemon_facts {
 	bool is_bridge_down; // there is a bridge, and its port has no GUID yet
 	bool is_vgpu;        // a guest with a virtual GPU
 	bool has_gridd_conf, has_topology_conf;
-	bool is_fabric_mode;  // NVFM_CONFIG_FABRIC_MODE=1: GPUs are reset once the fabric is managed
-	struct strv programs; // below the driver root ("usr/bin/nvidia-persistenced"), those that the driver root has
-	struct strv modules;  // of daemon_modules, those that are in the kernel
+	const char *gridd_env; // "LD_LIBRARY_PATH=DIR" where the driver root has libFlx* for nvidia-gridd; NULL = none
+	bool is_fabric_mode;   // NVFM_CONFIG_FABRIC_MODE=1: GPUs are reset once the fabric is managed
+	struct strv programs;  // below the driver root ("usr/bin/nvidia-persistenced"), those that the driver root has
+	struct strv modules;   // of daemon_modules, those that are in the kernel
 };
 void daemon_facts_done(struct daemon_facts *f);
 #define auto_daemon_facts __attribute__((cleanup(daemon_facts_done)))

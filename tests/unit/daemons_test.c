@@ -134,11 +134,12 @@ static void how(void **state)
 	assert_true(fm->is_needed && fm->is_configured && !fm->is_forking && p->is_forking && !p->is_needed);
 	assert_args(&p->argv, "/" PERSISTENCED " --persistence-mode");
 	assert_false(p->is_guest || p->env);
-	struct daemon_facts guest = { .is_vgpu = true, .has_gridd_conf = true };
+	struct daemon_facts guest = { .is_vgpu = true, .has_gridd_conf = true, .gridd_env = "LD_LIBRARY_PATH=/x" };
 	auto_daemons struct daemons vgpu = { 0 };
 	daemons_rules(&guest, &vgpu);
 	assert_true(of(&vgpu, "nvidia-gridd")->is_guest);
-	assert_string_equal(of(&vgpu, "nvidia-gridd")->env, "LD_LIBRARY_PATH=/usr/lib/nvidia/gridd");
+	assert_string_equal(of(&vgpu, "nvidia-gridd")->env, "LD_LIBRARY_PATH=/x");
+	assert_null(of(&vgpu, "nvidia-persistenced")->env);
 	f.switches = 2;
 	daemons_rules(&f, &four);
 	fm = of(&four, "nvidia-fabricmanager");
@@ -181,6 +182,31 @@ static void facts_of_a_machine(void **state)
 		      "fe80:0000:0000:0000:506b:4b03:00a1:b2c3\n");
 	assert_int_equal(daemon_facts_read(&folder.root, &folder.root, &request, &ready, &err), 0);
 	assert_string_equal(ready.bridge, "0x506b4b0300a1b2c3");
+}
+
+// The first has what `pack payload` makes of a line "libFlxComm64.so.2018.02 0755 FLEXERA_LIB nvidia/gridd".
+static void libraries_of_gridd(void **state)
+{
+	(void)state;
+	static const char *const rows[][2] = {
+		{ "x/usr/lib/x86_64-linux-gnu/nvidia/gridd/libFlxComm64.so.2018.02",
+		  "LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/nvidia/gridd" },
+		{ "a/usr/lib/aarch64-linux-gnu/nvidia/gridd/libFlxCore64.so.2018.02",
+		  "LD_LIBRARY_PATH=/usr/lib/aarch64-linux-gnu/nvidia/gridd" },
+		{ "r/usr/lib64/nvidia/gridd/libFlxCore64.so", "LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd" },
+		{ "o/usr/lib/nvidia/gridd/libFlxCore64.so", "LD_LIBRARY_PATH=/usr/lib/nvidia/gridd" },
+		{ "n/usr/lib/x86_64-linux-gnu/nvidia/gridd/README", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		static const struct daemon_request request;
+		auto_daemon_facts struct daemon_facts f = { 0 };
+		auto_root struct root driver = ROOT_NONE;
+		auto_str char *top = str_ndup(rows[i][0], 1);
+		tempdir_write(&folder, rows[i][0], "");
+		assert_int_equal(root_sub(&folder.root, top, &driver, &err), 0);
+		assert_int_equal(daemon_facts_read(&folder.root, &driver, &request, &f, &err), 0);
+		expect(rows[i][1] ? str_eq(f.gridd_env, rows[i][1]) : !f.gridd_env, rows[i][0]);
+	}
 }
 
 static void refused_before_the_load(void **state)
@@ -313,6 +339,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(which, setup, teardown),
 		cmocka_unit_test_setup_teardown(how, setup, teardown),
 		cmocka_unit_test_setup_teardown(facts_of_a_machine, setup, teardown),
+		cmocka_unit_test_setup_teardown(libraries_of_gridd, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused_before_the_load, setup, teardown),
 		cmocka_unit_test_setup_teardown(directories, setup, teardown),
 		cmocka_unit_test_setup_teardown(settings, setup, teardown),
