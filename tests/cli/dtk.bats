@@ -408,10 +408,12 @@ ROWS
   tar -cf "$BATS_TEST_TMPDIR/source.tar" -C "$source" --transform 's|^\.|usr/src/nvidia-535.261.03|' .
   "$KMODSMITH" pack payload "$BATS_TEST_TMPDIR/payload.tar" "$BATS_TEST_TMPDIR/source.tar" --driver 535.261.03 --arch x86_64 \
     --output "dir:$BATS_TEST_TMPDIR/carried" --state-dir "$BATS_TEST_TMPDIR/packing" >/dev/null
-  KMODSMITH_PAYLOAD=$BATS_TEST_TMPDIR/carried entry nv-ctr-run-with-dtk --root "$ROOT"
+  KMODSMITH_ROOT=$ROOT KMODSMITH_PAYLOAD=$BATS_TEST_TMPDIR/carried entry nv-ctr-run-with-dtk # as the operator calls it
   soon flag dir_prepared
   assert_equal "$(request .source)" nvidia-535.261.03
   diff -r "$BATS_TEST_TMPDIR/carried/root/usr/src/nvidia-535.261.03" "$shared/kmodsmith/source/nvidia-535.261.03"
   deliver
   says "proven, is in the store"
+  run cat "$log"
+  refute_output --partial "no verb is given"
 }

@@ -571,9 +571,15 @@ static int refuse_dtk_verb(const char *verb, const char *why)
 // Starts as `nvidia-driver init` does, with its environment and flags; other arguments go to our own init.
 static int run_init_with_toolkit(int argc, char **argv)
 {
-	auto_strv struct strv words = { 0 }, warnings = { 0 }, of_words = { 0 }, given = { 0 };
+	auto_strv struct strv words = { 0 }, warnings = { 0 }, of_words = { 0 }, given = { 0 }, theirs = { 0 };
 	nvidia_driver_environment(&warnings);
-	bool is_theirs = nvidia_driver_words(argc, argv, &words, &of_words) == 0 && str_eq(words.items[0], "init");
+	strv_add(&theirs, str_dup(argv[0]));
+	if (argc < 2 || *argv[1] == '-') // both templates call it so: what runs with the toolkit is init
+		strv_add(&theirs, str_dup("init"));
+	for (int i = 1; i < argc; i++)
+		strv_add(&theirs, str_dup(argv[i]));
+	bool is_theirs = nvidia_driver_words((int)theirs.count, theirs.items, &words, &of_words) == 0 &&
+			 str_eq(words.items[0], "init");
 	strv_add(&given, str_dup("run"));
 	strv_add(&given, str_dup("--"));
 	for (size_t i = 1; is_theirs && i < words.count; i++)
