@@ -3,7 +3,7 @@
 #include "cmd/container/nvidia_driver.h"
 
 #include "cmd/common/entry.h"
-#include "tests/unit/test.h"
+#include "tests/unit/tempdir.h"
 
 // Words, and a command that they are of.
 static int translate(const char *line, char **ret, struct strv *ret_warnings)
@@ -165,11 +165,64 @@ static void test_environment(void **state)
 	set_environment("");
 }
 
+// Each row of operator_inputs.def: the line that is logged, if any, is the one that kmodsmith-operator(7) prints.
+static void test_inputs(void **state)
+{
+	(void)state;
+	struct folder folder;
+	struct err err;
+	auto_root struct root top = ROOT_NONE;
+	auto_str char *page = NULL;
+	size_t rows = 0;
+	assert_int_equal(root_init(&top, ".", &err), 0);
+	assert_true(root_read(&top, "docs/man/kmodsmith-operator.7.scd", &page, NULL, &err) > 0);
+	for (const struct operator_input *x = operator_inputs; x->name; x++, rows++) {
+		bool is_file = x->kind == INPUT_FILE || x->kind == INPUT_MOUNT, is_flag = x->kind == INPUT_ARGUMENT;
+		auto_strv struct strv warnings = { 0 }, elsewhere = { 0 };
+		auto_str char *mount = str_fmt("9 1 0:1 /x /%s/a.repo ro - ext4 d rw\n", x->name), *words = NULL;
+		auto_str char *flag = str_fmt("init --%s=8", x->name);
+		folder_make(&folder);
+		if (x->kind == INPUT_FILE)
+			tempdir_write(&folder, x->name, "");
+		tempdir_write(&folder, "proc/self/mountinfo", x->kind == INPUT_MOUNT ? mount : "\n");
+		setenv(x->name, "true", 1);
+		if (is_flag && !x->is_used)
+			assert_int_equal(translate(flag, &words, &warnings), 0);
+		else
+			nvidia_driver_unused(&folder.root, true, &warnings);
+		nvidia_driver_unused(&folder.root, false, &elsewhere);
+		unsetenv(x->name);
+		folder_done(&folder);
+		const char *says = x->is_used ? "" : is_flag ? " is ignored: " : " has no effect: ";
+		auto_str char *line = str_fmt("%s%s%s%s", is_file ? "/" : is_flag ? "--" : "", x->name, says, x->text);
+		expect(warnings.count == !x->is_used && (x->is_used || str_eq(warnings.items[0], line)), x->name);
+		expect(elsewhere.count == (!x->is_used && x->kind != INPUT_TOOLKIT && !is_flag), x->name);
+		auto_str char *row = str_fmt("\n- *%s%s*%s: %s\n",
+					     is_file ? "/" :
+					     is_flag ? "--" :
+						       "",
+					     x->name, x->kind == INPUT_TOOLKIT ? " with the driver toolkit" : "",
+					     x->is_used ? x->text : line);
+		auto_str char *plain = str_dup(page);
+		char *to = plain;
+		for (const char *from = page; *from; from++)
+			if (*from != '\\')
+				*to++ = *from;
+		*to = '\0';
+		expect(strstr(plain, row) != NULL, row);
+	}
+	const char *list = strstr(page, "# VARIABLES, MOUNTS"), *end = list ? strstr(list + 1, "\n# ") : NULL;
+	for (const char *c = list; c && (c = strstr(c + 1, "\n- *")) && c < end;)
+		rows--;
+	assert_int_equal(rows, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_inputs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -572,7 +572,7 @@ static int refuse_dtk_verb(const char *verb, const char *why)
 static int run_init_with_toolkit(int argc, char **argv)
 {
 	auto_strv struct strv words = { 0 }, warnings = { 0 }, of_words = { 0 }, given = { 0 }, theirs = { 0 };
-	nvidia_driver_environment(&warnings);
+	nvidia_driver_environment_init(!str_eq(getenv("RHCOS_IMAGE_MISSING"), "true"), &warnings);
 	strv_add(&theirs, str_dup(argv[0]));
 	if (argc < 2 || *argv[1] == '-') // both templates call it so: what runs with the toolkit is init
 		strv_add(&theirs, str_dup("init"));

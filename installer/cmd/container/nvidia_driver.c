@@ -162,6 +162,59 @@ void nvidia_driver_environment(struct strv *ret_warnings)
 		setenv("KERNEL_MODULE_TYPE", "open", 1);
 }
 
+const struct operator_input operator_inputs[] = {
+#define INPUT(kind, name, is_used, text) { INPUT_##kind, name, text, is_used },
+#include "cmd/container/operator_inputs.def"
+#undef INPUT
+	{ 0 },
+};
+
+// Something is mounted at or below dir. Of a subscription the operator itself mounts redhat.repo, from the host.
+static bool is_mounted(const struct strv *mountinfo, const char *dir)
+{
+	enum { POINT = 4 };
+	for (size_t i = 0; i < mountinfo->count; i++) {
+		auto_strv struct strv fields = { 0 };
+		strv_split(&fields, mountinfo->items[i], " ");
+		const char *point = fields.count > POINT ? fields.items[POINT] + 1 : "";
+		const char *below = str_starts(point, dir) ? point + strlen(dir) : NULL;
+		if (below && (!*below || *below == '/') && !str_eq(below, "/redhat.repo"))
+			return true;
+	}
+	return false;
+}
+
+void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv *ret_warnings)
+{
+	auto_str char *text = NULL;
+	auto_strv struct strv mountinfo = { 0 };
+	struct err ignored;
+	if (root_read(self, "proc/self/mountinfo", &text, NULL, &ignored) > 0)
+		strv_split(&mountinfo, text, "\n");
+	for (const struct operator_input *x = operator_inputs; x->name; x++) {
+		const char *value = getenv(x->name);
+		bool is_there = x->kind == INPUT_VARIABLE ? value && *value :
+				x->kind == INPUT_TOOLKIT  ? has_toolkit && str_eq(value, "true") :
+				x->kind == INPUT_FILE     ? root_exists(self, x->name) :
+				x->kind == INPUT_MOUNT    ? is_mounted(&mountinfo, x->name) :
+							    false; // translate_flag()
+		if (is_there && !x->is_used)
+			strv_add(ret_warnings,
+				 str_fmt("%s%s has no effect: %s",
+					 x->kind == INPUT_FILE || x->kind == INPUT_MOUNT ? "/" : "", x->name, x->text));
+	}
+}
+
+void nvidia_driver_environment_init(bool has_toolkit, struct strv *ret_warnings)
+{
+	auto_root struct root self = ROOT_NONE;
+	const char *recorded = getenv("KMODSMITH_ROOT");
+	struct err ignored;
+	nvidia_driver_environment(ret_warnings);
+	if (root_init(&self, recorded ? recorded : "/", &ignored) == 0)
+		nvidia_driver_unused(&self, has_toolkit, ret_warnings);
+}
+
 static int nvidia_driver_usage(FILE *out, int status)
 {
 	fprintf(out, "Usage: nvidia-driver [VERB] [FLAGS]\n\nVerbs:\n");
@@ -183,7 +236,7 @@ int nvidia_driver_main(int argc, char **argv)
 		return nvidia_driver_usage(stdout, 0);
 	if (nvidia_driver_words(argc, argv, &words, &warnings) < 0)
 		return nvidia_driver_usage(stderr, 1);
-	nvidia_driver_environment(&warnings);
+	nvidia_driver_environment_init(false, &warnings);
 	for (size_t i = 0; i < warnings.count; i++)
 		log_warn("%s", warnings.items[i]);
 	return entry_run_words((int)words.count, words.items);

@@ -3,7 +3,7 @@
 // specifications call the program `nvidia-driver`, and every image of NVIDIA has other verbs and flags; this is the
 // union of them.
 #pragma once
-#include "base/core/str.h"
+#include "base/file/root.h"
 
 int nvidia_driver_main(int argc, char **argv); // exit status
 
@@ -14,3 +14,15 @@ int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *re
 // Rewrites the pod's environment into the spelling of our options. A bad value must not fail a pod: it is removed, with
 // a warning.
 void nvidia_driver_environment(struct strv *ret_warnings);
+
+// What NVIDIA's container is given (operator_inputs.def).
+extern const struct operator_input {
+	enum { INPUT_VARIABLE, INPUT_TOOLKIT, INPUT_FILE, INPUT_MOUNT, INPUT_ARGUMENT } kind;
+	const char *name, *text;
+	bool is_used;
+} operator_inputs[]; // ends with a name that is NULL
+// A sentence for each that is there and has no effect; never a value, which may be a secret. has_toolkit: OpenShift's
+// driver toolkit compiles.
+void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv *ret_warnings);
+// Both of the above, for a container that installs the driver.
+void nvidia_driver_environment_init(bool has_toolkit, struct strv *ret_warnings);
