@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operator's init container reads from its own pod: whether the image that will load the driver is ours and
 // of this version, its environment, and where its module parameters are on the host.
+#include "cluster/coordinator/drain.h"
 #include "cluster/driver_manager/driver_pod.h"
 #include "tests/unit/test.h"
 
@@ -203,11 +204,36 @@ static void test_several_files(void **state)
 	assert_string_equal(files.items[1].name, "b.conf");
 }
 
+// Admin access takes no GPU; while a pod ends, it counts like any other claim.
+static void test_claims(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *results;
+		bool is_user, is_held;
+	} rows[] = {
+		{ "{'driver':'gpu.nvidia.com'}", true, true },
+		{ "{'driver':'gpu.nvidia.com','adminAccess':false}", true, true },
+		{ "{'driver':'gpu.nvidia.com','adminAccess':true}", false, true },
+		{ "{'driver':'gpu.nvidia.com','adminAccess':true},{'driver':'gpu.nvidia.com'}", true, true },
+		{ "{'driver':'other.example'}", false, false },
+		{ "", false, false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *text =
+			str_fmt("{'status':{'allocation':{'devices':{'results':[%s]}}}}", rows[i].results);
+		auto_json json_t *claim = pod_of(text);
+		expect(drain_is_gpu_claim(claim, false) == rows[i].is_user, rows[i].results);
+		expect(drain_is_gpu_claim(claim, true) == rows[i].is_held, rows[i].results);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_images),      cmocka_unit_test(test_words), cmocka_unit_test(test_other_pods),
 		cmocka_unit_test(test_environment), cmocka_unit_test(test_files), cmocka_unit_test(test_several_files),
+		cmocka_unit_test(test_claims),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,21 @@ static bool is_first_of_pod(const json_t *pods, size_t at)
 	return true;
 }
 
+bool drain_is_gpu_claim(const json_t *claim, bool counts_admin)
+{
+	const json_t *allocation = json_object_get(json_object_get(claim, "status"), "allocation");
+	const json_t *devices = json_object_get(json_object_get(allocation, "devices"), "results");
+	for (size_t i = 0; i < json_array_size(devices); i++) {
+		const json_t *device = json_array_get(devices, i);
+		if (str_eq(json_string_value(json_object_get(device, "driver")), DRA_DRIVER) &&
+		    (counts_admin || !json_is_true(json_object_get(device, "adminAccess"))))
+			return true;
+	}
+	return false;
+}
+
 // Wherever the claim lives (T12).
-bool drain_claims_gpu(struct kube *k, const json_t *pod)
+bool drain_claims_gpu(struct kube *k, const json_t *pod, bool counts_admin)
 {
 	auto_strv struct strv names = { 0 };
 	const char *space = json_string_value(json_object_get(json_object_get(pod, "metadata"), "namespace"));
@@ -44,13 +57,8 @@ bool drain_claims_gpu(struct kube *k, const json_t *pod)
 			str_fmt("/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", space, names.items[i]);
 		if (api_get(k, path, &claim, &ignored) <= 0)
 			return true;
-		const json_t *devices = json_object_get(
-			json_object_get(json_object_get(json_object_get(claim, "status"), "allocation"), "devices"),
-			"results");
-		for (size_t n = 0; n < json_array_size(devices); n++)
-			if (str_eq(json_string_value(json_object_get(json_array_get(devices, n), "driver")),
-				   DRA_DRIVER))
-				return true;
+		if (drain_is_gpu_claim(claim, counts_admin))
+			return true;
 	}
 	return false;
 }
@@ -219,7 +227,7 @@ static int judge_node_pods(struct evictor *d, const struct node *n, const json_t
 		const char *operand = pod_ready_operand(pod);
 		l->has_plugin = l->has_plugin || str_eq(operand, BASELINE_PLUGIN);
 		l->has_validator = l->has_validator || str_eq(operand, BASELINE_VALIDATOR);
-		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod);
+		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod, false);
 		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
 		bool is_job = pod_is_job(pod, rules->pool);
 		if (is_job && !l->jobs++) {

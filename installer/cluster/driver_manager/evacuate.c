@@ -248,7 +248,9 @@ static bool is_waited_for(const struct evacuation *e, const json_t *pod, enum st
 	const char *phase = text(json_object_get(pod, "status"), "phase");
 	if (stage != STAGE_CLAIMS)
 		return is_operand_of_stage(e, pod, stage == STAGE_LAST);
-	return !str_eq(phase, "Succeeded") && !str_eq(phase, "Failed") && drain_claims_gpu(e->kube, pod);
+	// A pod with admin access is not evicted; one that ends gives its claim back, too.
+	bool is_ending = json_object_get(json_object_get(pod, "metadata"), "deletionTimestamp") != NULL;
+	return !str_eq(phase, "Succeeded") && !str_eq(phase, "Failed") && drain_claims_gpu(e->kube, pod, is_ending);
 }
 
 static int wait_stage(const struct evacuation *e, enum stage stage, struct err *err)
@@ -303,7 +305,7 @@ static int judge_pods(const struct evacuation *e, const json_t *pods, struct loo
 	for (size_t i = 0; i < json_array_size(pods); i++) {
 		const json_t *pod = json_array_get(pods, i);
 		char why[OBJECT_TEXT];
-		bool is_claim = l->evict == EVICT_GPU && drain_claims_gpu(e->kube, pod);
+		bool is_claim = l->evict == EVICT_GPU && drain_claims_gpu(e->kube, pod, false);
 		enum pod_verdict verdict = pod_judge(pod, &rules, is_claim, why);
 		bool is_fixed = verdict == POD_FIXED && !is_operand_of_stage(e, pod, false) &&
 				!is_operand_of_stage(e, pod, true);
