@@ -25,8 +25,9 @@ bool drain_is_due(const struct node_cache *f, size_t at);
 // 1 = the result differs from the last one, 0 = the same, or the node is gone. An error changes nothing.
 int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const struct pool *pool, bool evicts,
 		     int64_t now, struct err *err);
-// Whether a ResourceClaim of a pod is for a GPU (DRA); one that cannot be read counts as such. Admin access is a view of
-// devices that others use, and takes none, so it is no reason to evict (gpu-operator 26.7,
-// controllers/nodelabeling_controller.go). A pod with a GPU open goes all the same, as a holder, or the unload is refused.
+// Whether a ResourceClaim of a pod is for a GPU (DRA); one that cannot be read counts as such. Admin access is a view
+// of devices that others use, and takes none, so it is no reason to evict (gpu-operator 26.7,
+// controllers/nodelabeling_controller.go). A pod with a GPU open goes all the same, as a holder, or the unload is
+// refused.
 bool drain_claims_gpu(struct kube *k, const json_t *pod, bool counts_admin);
 bool drain_is_gpu_claim(const json_t *claim, bool counts_admin);
