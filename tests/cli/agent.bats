@@ -69,7 +69,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_equal "$(calls | grep -c '^open nvidia')" 0
 }
 
-@test "init --agent: a driver that it leaves and that nobody has measured in this boot is measured" {
+@test "init --agent: a driver that it leaves and that nobody has measured is measured, and one that others load later" {
   config
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
@@ -80,6 +80,15 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   rm "$ROOT/.sys-calls" "$ROOT/run/kmodsmith/gpus.json"
   until_that "measured .waived" init --agent --no-daemons --gpu-check none
   assert_equal "$(calls)" ""
+  rm "$ROOT/run/kmodsmith/gpus.json"
+  kmodsmith status --check-gpus
+  rm "$ROOT/.sys-calls"
+  reload() { # by hand, when the agent is up
+    said 'agent of Node gpu1' || return
+    [ -e "$BATS_TEST_TMPDIR/first" ] || { mv "$ROOT/sys/module/nvidia" "$BATS_TEST_TMPDIR/first" && cp -a "$BATS_TEST_TMPDIR/first" "$ROOT/sys/module/nvidia"; }
+    [ "$(calls | grep -c '^open nvidia')" = 2 ]
+  }
+  until_that reload init --agent --no-daemons
   kmodsmith status
   assert_status 0
 }

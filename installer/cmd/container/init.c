@@ -10,6 +10,7 @@
 #include "devices/cdi.h"
 #include "devices/nodes.h"
 #include "host/capabilities.h"
+#include "journal/node_lock.h"
 #include "service/service_xid.h"
 #include "status/gpu_operator.h"
 #include "status/liveness.h"
@@ -83,7 +84,8 @@ struct init_start {
 	struct service_xid xid;
 	struct service_part xid_part;
 	struct gpu_holds holds; // what was started stays so until a daemon keeps it: each start costs seconds
-	bool is_check_due;      // the GPUs have more to answer, or nobody has asked them
+	bool is_check_due;      // the GPUs have more to answer
+	int64_t look_ms;        // when an agent looks again whether they were measured
 	bool has_reporter, has_xid, is_agent_down;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
@@ -261,20 +263,22 @@ static int install_driver(struct init_start *s, sigset_t *stop, struct err *err)
 	return 1;
 }
 
-// The agent leaves a driver as it is that nobody may have measured since it was loaded.
-static void measure_left(struct init_start *s)
+// The agent leaves a driver as it is that nobody may have measured since it was loaded, and others may load one at any
+// time. Who changes the node measures for itself.
+static bool is_unmeasured(const struct init_start *s)
 {
 	auto_facts struct facts f = { 0 };
 	auto_gpu_record struct gpu_record record = { 0 };
 	struct err why = { 0 };
 	const struct machine *m = &s->machine;
-	if (facts_read(&m->host, &m->kern, &f, &why) == 0 && f.loaded.version &&
-	    (gpu_record_read(&m->host, f.host.boot_id, &record, &why) <= 0 || !gpu_record_is_valid(&record, &f.loaded)))
-		s->is_check_due = true;
+	if (facts_read(&m->host, &m->kern, &f, &why) < 0 || !f.loaded.version ||
+	    (gpu_record_read(&m->host, f.host.boot_id, &record, &why) > 0 && gpu_record_is_valid(&record, &f.loaded)))
+		return false;
+	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_CHANGE, &why);
+	return lock >= 0;
 }
 
-// What install_driver() could not ask yet. A child of its own, because it waits for the fabric, and begun while this
-// process has its rights.
+// A child of its own, because it waits for the fabric, and begun while this process has its rights.
 static void ask_gpus(const struct init_start *s)
 {
 	auto_launch_words struct launch_words words = { 0 };
@@ -385,9 +389,17 @@ static void agent_ended(void *ctx, int pid, int status, int64_t now_ms)
 
 static int64_t agent_tick(void *ctx, int64_t now_ms)
 {
+	enum { LOOK_MS = 30 * 1000, AGAIN_MS = 300 * 1000 };
 	struct init_start *s = ctx;
 	tell_agent(s, now_ms);
-	return service_child_tick(&s->agent, now_ms);
+	if (now_ms >= s->look_ms) {
+		bool is_due = is_unmeasured(s);
+		if (is_due)
+			ask_gpus(s);
+		s->look_ms = now_ms + (is_due ? AGAIN_MS : LOOK_MS);
+	}
+	int64_t next_ms = service_child_tick(&s->agent, now_ms);
+	return next_ms < s->look_ms ? next_ms : s->look_ms;
 }
 
 static int serve_until_stopped(struct init_start *s, bool has_driver, const sigset_t *signals, struct err *err)
@@ -462,8 +474,6 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 	}
 	if (v->is_operator && r > 0)
 		make_own_nodes(&s);
-	if (v->is_agent)
-		measure_left(&s);
 	s.has_xid = r != 0 && service_xid_open(&s.machine.host, &s.machine.kern, &s.xid, &s.xid_part);
 	if (s.is_check_due)
 		ask_gpus(&s);
