@@ -29,7 +29,7 @@ release() { # X.Y.Z
   [ -z "$(git status --porcelain)" ] || die "the work tree has changes that are not committed"
   ! git rev-parse -q --verify "refs/tags/v$next" >/dev/null || die "there is a tag v$next already"
   [ "$(printf '%s\n' "$version" "$next" | sort -V | tail -n 1)" = "$next" ] || die "$next is older than $version"
-  passed=$(cut -d' ' -f1 tests/check/passed)
+  passed=$(head -n 1 tests/check/passed | cut -d' ' -f1)
   git merge-base --is-ancestor "$passed" HEAD 2>/dev/null || die "make check-all passed on $passed, which is not in this history"
   file=$(git diff --name-only "$passed" HEAD -- installer kmod precompiled Makefile images deploy | head -n 1)
   [ -z "$file" ] || die "$file has changed since make check-all passed: run it again and commit tests/check/passed"

@@ -2,6 +2,7 @@
 """Which tests `make check` runs: tests/check/lists.toml, and what changed since every test passed."""
 import fnmatch
 import glob
+import io
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ import time
 import tomllib
 
 LISTS = "tests/check/lists.toml"
-PASSED = "tests/check/passed"  # COMMIT DATE: the last one for which `make check-all` passed
+PASSED = "tests/check/passed"  # COMMIT DATE: the last one for which `make check-all` passed; below it COMMIT DATE TEST...: parts of the next
 
 
 def load():
@@ -84,13 +85,13 @@ def choose(plan, tests, changed):
 
 def still_passed(plan, tests, passed, head):
     """Of those that passed before ({commit: tests}), the ones that do so at this commit, too: they passed at it, or at one
-    before it since which nothing changed that brings them into `make check`."""
+    before it since which nothing changed, or nothing that brings them into `make check`."""
     found = set()
     for commit, names in passed.items() if head else ():
-        if commit == head:
-            found |= names
-        elif git("merge-base", "--is-ancestor", commit, head) is not None:
-            found |= names - set(choose(plan, tests, (git("diff", "--name-only", commit, head), f"commit {commit[:12]}"))[0])
+        if commit != head and git("merge-base", "--is-ancestor", commit, head) is None:
+            continue
+        files = [f for f in git("diff", "--name-only", commit, head) if f != PASSED]
+        found |= names - set(choose(plan, tests, (files, f"commit {commit[:12]}"))[0] if files else ())
     return found
 
 
@@ -148,13 +149,41 @@ def lint(tests):
     return 1 if wrong else 0
 
 
-def remember_full_pass():
-    """After a `make check-all` without a failure: the inputs and the commit, for `make check` to start from."""
+def with_parts(tests, passed):
+    """{commit: tests} of what passed here, and of the parts of a complete pass that the file has, from here or another machine."""
+    lines = []
+    if os.path.exists(PASSED):
+        with open(PASSED, encoding="ascii") as file:
+            lines = [line.split() for line in file.readlines()[1:]]
+    here = set().union(*passed.values())
+    found = {commit: set(match(words, tests)) - here for commit, _, *words in lines}
+    return {commit: found.get(commit, set()) | passed.get(commit, set()) for commit in {**found, **passed}}
+
+
+def remember(tests, passed, is_whole):
+    """After a `make check-all`: the inputs and the commit, for `make check` to start from; after a part of one ({commit: tests} that
+    passed) what needs not be run again, for `make check-all RESUME=1` wherever this is cloned."""
     head = git("rev-parse", "HEAD")
-    if not head or git("status", "--porcelain", "--untracked-files=no") != []:
-        print("Not recorded as a complete pass: this is not a commit.")
+    if not head or git("status", "--porcelain", "--untracked-files=no", "--", ":!" + PASSED) != []:
+        print("Not recorded as a pass: this is not a commit.")
         return
-    subprocess.run(["scripts/inputs.sh", "--lock"], check=True)
+    today = time.strftime("%Y-%m-%d")
+    if is_whole:
+        subprocess.run(["scripts/inputs.sh", "--lock"], check=True)
+        lines = [f"{head[0]} {today}"]
+    else:
+        with open(PASSED, encoding="ascii") if os.path.exists(PASSED) else io.StringIO("- never\n") as file:
+            before = file.read().split("\n")[:-1]
+        dates = {line.split()[0]: line.split()[1] for line in before[1:]}
+        lines = before[:1] + [" ".join([commit, dates.get(commit, today), *in_short(tests, names)]) for commit, names in passed.items() if names]
     with open(PASSED, "w", encoding="ascii") as file:
-        print(head[0], time.strftime("%Y-%m-%d"), file=file)
-    print(f"Recorded in {PASSED} and tests/inputs.lock: commit both.")
+        print(*lines, sep="\n", file=file)
+    print(f"Recorded in {PASSED} and tests/inputs.lock: commit both." if is_whole else
+          f"Recorded in {PASSED} as a part; commit it, and go on with `make check-all RESUME=1`, here or in another clone.")
+
+
+def in_short(tests, names):
+    """The same tests, a tier by its name where it is whole."""
+    tiers = {name.split("/")[0]: {n for n in tests if n.split("/")[0] == name.split("/")[0]} for name in names}
+    whole = {tier for tier, members in tiers.items() if members <= names}
+    return sorted(whole | {name for name in names if name.split("/")[0] not in whole})

@@ -321,6 +321,31 @@ EOF
   assert_equal "${lines[-1]}" "2 passed, 0 failed, 0 skipped"
 }
 
+@test "a complete run goes on in another clone with what tests/check/passed says of its parts" {
+  script jobs/a 'echo "ok 1 - a"'
+  script jobs/b '[ -e ../ready ] && echo "ok 1 - b"'
+  cd "$tree"
+  cp "$top/.gitignore" .
+  lists 'check lint/a' 'check-all lint/b part/*'
+  echo 0123456789012345678901234567890123456789 2026-01-02 >tests/check/passed
+  git init -q . && git config user.name a && git config user.email a@b && git add -A && git commit -qm one
+  check --all
+  assert_output --partial "Recorded in tests/check/passed as a part"
+  check --all --resume # before that is committed
+  assert_equal "${lines[-1]}" "0 passed, 1 failed, 0 skipped"
+  assert_equal "$(cat tests/check/passed)" "0123456789012345678901234567890123456789 2026-01-02
+$(git rev-parse HEAD) $(date +%F) lint/a"
+  git commit -qam part
+  git clone -q . ../other/clone
+  tree=$(realpath ../other/clone)
+  cd "$tree"
+  touch ../ready
+  check --all --resume
+  assert_output --partial "1 test passed before"
+  assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
+  assert_equal "$(cat tests/check/passed)" "$(git rev-parse HEAD) $(date +%F)"
+}
+
 @test "a test that computes beyond its limit is ended; one that waits has twice as long" {
   script jobs/a 'while :; do :; done'
   script jobs/b 'sleep 1.5; echo "ok 1 - b"'
