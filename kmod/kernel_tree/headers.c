@@ -141,7 +141,5 @@ int headers_import(const struct strv *files, const struct root *store, char ret_
 		if (fd < 0 || archive_unpack(fd, files->items[i], 0, &into.root, &options, err) < 0)
 			return -1;
 	}
-	if (root_rename(store, into.name, ret_digest, err) == 0)
-		return 1;
-	return err->code == ENOTEMPTY || err->code == EEXIST ? 0 : -1;
+	return scratch_keep(&into, ret_digest, err);
 }

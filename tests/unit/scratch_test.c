@@ -49,11 +49,64 @@ static void leftovers_are_swept(void **state)
 	assert_true(root_exists(&f.root, mine.name));
 }
 
+// The name that one has left is the next one's, who is not robbed of it when the first is done.
+static void one_that_was_kept_leaves_its_name_to_others(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	auto_scratch struct scratch next = SCRATCH_NONE;
+	struct err err;
+	folder_make(&f);
+	{
+		auto_scratch struct scratch first = SCRATCH_NONE;
+		assert_int_equal(scratch_make(&f.root, "import", &first, &err), 0);
+		assert_int_equal(scratch_keep(&first, "lasting", &err), 1);
+		assert_int_equal(scratch_make(&f.root, "import", &next, &err), 0);
+		assert_string_equal(next.name, ".tmp/import.0");
+	}
+	assert_true(root_exists(&f.root, "lasting") && root_exists(&f.root, next.name));
+}
+
+// 1 = something that was in one of the directories is gone.
+static int make_and_keep_many(const struct root *root, int who)
+{
+	struct err err;
+	for (int i = 0; i < 60; i++) {
+		auto_scratch struct scratch s = SCRATCH_NONE;
+		auto_str char *lasting = str_fmt("lasting.%d.%d", who, i % 2), *file = str_fmt("%s/file", lasting);
+		if (root_rmtree(root, lasting, &err) < 0 || scratch_make(root, "import", &s, &err) < 0 ||
+		    root_mkdirs(&s.root, "file", 0755, &err) < 0 || scratch_keep(&s, lasting, &err) != 1 ||
+		    !root_exists(root, file))
+			return 1;
+	}
+	return 0;
+}
+
+static void many_at_once_take_nothing_from_each_other(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	pid_t pids[8];
+	folder_make(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			_exit(make_and_keep_many(&f.root, (int)i));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		int status = -1;
+		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+		assert_int_equal(status, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_is_separate_and_is_removed),
 		cmocka_unit_test(leftovers_are_swept),
+		cmocka_unit_test(one_that_was_kept_leaves_its_name_to_others),
+		cmocka_unit_test(many_at_once_take_nothing_from_each_other),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

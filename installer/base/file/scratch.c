@@ -24,6 +24,17 @@ int scratch_chown(const struct root *dir, uid_t uid, struct err *err)
 		       0;
 }
 
+// Whether the name is still that of the open directory. A lock also comes free when its owner keeps the directory under its
+// last name, or when another process has swept it: the name may then be that of a new one.
+static bool is_named(const struct root *parent, const char *name, int fd)
+{
+	struct err err;
+	struct stat st, named;
+	auto_fd int now = root_open(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, &err);
+	return now >= 0 && fstat(fd, &st) == 0 && fstat(now, &named) == 0 && st.st_ino == named.st_ino &&
+	       st.st_dev == named.st_dev;
+}
+
 // Leftovers of killed processes: their locks are free.
 static void sweep_leftovers(const struct root *parent)
 {
@@ -34,7 +45,8 @@ static void sweep_leftovers(const struct root *parent)
 		auto_root struct root dir = ROOT_NONE;
 		auto_str char *path = str_fmt(PLACE "/%s", names.items[i]);
 		auto_fd int fd = root_open(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &err);
-		if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || root_rmtree(parent, path, &err) >= 0)
+		if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || !is_named(parent, path, fd) ||
+		    root_rmtree(parent, path, &err) >= 0)
 			continue;
 		// A compile may have given its files to another user.
 		if (geteuid() == 0 && root_sub(parent, path, &dir, &err) == 0 && scratch_chown(&dir, 0, &err) == 0)
@@ -52,8 +64,7 @@ static int try_name(const struct root *parent, const char *name, struct scratch 
 	if (mkdirat(dir, last, 0755) < 0)
 		return errno == EEXIST ? 0 : file_fail("make the directory", name, err);
 	auto_fd int fd = openat(dir, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 || st.st_nlink == 0)
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || !is_named(parent, name, fd))
 		return 0;
 	if (root_sub(parent, name, &s->root, err) < 0)
 		return -1;
@@ -98,7 +109,10 @@ int scratch_keep(struct scratch *s, const char *name, struct err *err)
 {
 	if (syncfs(s->lock) < 0)
 		return file_fail("write to the disk", s->name, err);
-	if (root_rename(s->parent, s->name, name, err) == 0)
+	if (root_rename(s->parent, s->name, name, err) == 0) {
+		free(s->name); // from now on that may be somebody else's, and is not ours to remove
+		s->name = NULL;
 		return 1;
+	}
 	return err->code == ENOTEMPTY || err->code == EEXIST ? 0 : -1;
 }
