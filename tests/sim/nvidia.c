@@ -42,12 +42,15 @@ static bool has_driver_pod(const struct site *s)
 {
 	return s->pod != NULL;
 }
+static bool is_of_pod(const struct site *s, const char *key, const char *value)
+{
+	const json_t *labels = sim_at(sim_get(s->own->farm->sim, s->pod), "metadata labels");
+	return str_eq(json_string_value(json_object_get(labels, key)), value);
+}
 static bool is_driver_pod_outdated(const struct site *s)
 {
-	auto_str char *newest = str_fmt("%u", s->own->revision);
-	const json_t *pod = sim_get(s->own->farm->sim, s->pod);
-	return !str_eq(json_string_value(json_object_get(sim_at(pod, "metadata labels"), "controller-revision-hash")),
-		       newest);
+	auto_str char *newest = str_fmt("%u.%u", s->own->config, s->own->labels);
+	return !is_of_pod(s, "controller-revision-hash", newest);
 }
 // Nodes that are cordoned already do not count against the limit.
 static bool may_begin_upgrade(const struct site *s)
@@ -59,6 +62,11 @@ static bool may_begin_upgrade(const struct site *s)
 		busy += *word && !str_eq(word, "upgrade-done") && !str_eq(word, "upgrade-required");
 	}
 	return busy < AT_ONCE || farm_is_cordoned(f, s->at);
+}
+static bool may_begin_restart(const struct site *s)
+{
+	auto_str char *config = str_fmt("%u", s->own->config);
+	return may_begin_upgrade(s) && is_of_pod(s, "digest", config);
 }
 static bool was_cordoned(const struct site *s)
 {
@@ -150,11 +158,12 @@ static void keep_pod(const struct site *s)
 		return;
 	sim_make(s->own->farm->sim, PODS,
 		 "{'metadata':{'name':'driver-%s','namespace':'gpu-operator','labels':{'app':'nvidia-driver-daemonset',"
-		 "'app.kubernetes.io/component':'nvidia-driver','controller-revision-hash':'%u'},'ownerReferences':[{"
+		 "'app.kubernetes.io/component':'nvidia-driver','controller-revision-hash':'%u.%u','digest':'%u'},"
+		 "'ownerReferences':[{"
 		 "'apiVersion':'apps/v1','kind':'DaemonSet','name':'nvidia-driver-daemonset','uid':'d','controller':"
 		 "true}]},'spec':{'nodeName':'%s','terminationGracePeriodSeconds':0,'containers':[{'name':"
 		 "'nvidia-driver-ctr','image':'i'}]}}",
-		 name, s->own->revision, name);
+		 name, s->own->config, s->own->labels, s->own->config, name);
 }
 
 static void keep_daemonset(const struct nvidia *n)
@@ -203,7 +212,7 @@ static void turn_operators(void *ctx)
 
 void nvidia_begin(struct farm *f, struct nvidia *ret, bool has_driver, bool auto_upgrade)
 {
-	*ret = (struct nvidia){ .farm = f, .has_driver = has_driver, .auto_upgrade = auto_upgrade, .revision = 1 };
+	*ret = (struct nvidia){ .farm = f, .has_driver = has_driver, .auto_upgrade = auto_upgrade, .config = 1 };
 	for (unsigned i = 0; i < f->count; i++) {
 		auto_str char *path = api_node(f->nodes[i].name);
 		sim_merge(f->sim, path,

@@ -12,7 +12,8 @@ struct nvidia {
 	struct farm *farm;
 	bool has_driver;   // driver.enabled of the ClusterPolicy
 	bool auto_upgrade; // driver.upgradePolicy.autoUpgrade; true is the chart's default
-	unsigned revision; // of the DaemonSet's template; an increment is an upgrade
+	unsigned config;   // of the DaemonSet's template, its DRIVER_CONFIG_DIGEST; an increment is an upgrade
+	unsigned labels;   // of the same template; an increment is a change of nothing but those
 	unsigned cordons, evictions, uncordons, restarts;
 };
 // From now on, until the farm ends; all nodes get the labels of GPU nodes.

@@ -67,7 +67,7 @@ static void the_operator_drives_and_ours_touches_nothing(void **state)
 	assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
 	for (unsigned i = 0; i < f.count; i++)
 		assert_string_equal(nvidia_word(&f, i), "upgrade-done");
-	theirs.revision++; // its own upgrade is its own
+	theirs.config++; // its own upgrade is its own
 	farm_run(&coordinator, 1, MINUTES(60));
 	assert_int_equal(theirs.cordons, 2);
 	assert_int_equal(theirs.evictions, 1);
@@ -75,6 +75,33 @@ static void the_operator_drives_and_ours_touches_nothing(void **state)
 	assert_int_equal(theirs.uncordons, 2);
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
 	assert_true(is_held(&f, 0) && is_held(&f, 1));
+	end(&f, &coordinator);
+}
+
+// A template that changed without its configuration: cordoned, and only the driver pod goes.
+static void the_operator_restarts_a_pod_and_ours_touches_nothing(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_coordinator coordinator;
+	struct nvidia theirs;
+	farm_begin(&f, 1, mirrored);
+	farm_pod(&f, 0, "train-0");
+	nvidia_begin(&f, &theirs, true, true);
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, MINUTES(10));
+	theirs.labels++;
+	bool was_cordoned = false;
+	for (int i = 0; i < 600 && !theirs.uncordons; i++) {
+		farm_run(&coordinator, 1, 500);
+		was_cordoned = was_cordoned || farm_is_cordoned(&f, 0);
+		assert_true(is_held(&f, 0));
+	}
+	assert_true(was_cordoned && has_pod(&f, "train-0"));
+	assert_int_equal(theirs.evictions, 0);
+	assert_int_equal(theirs.restarts, 1);
+	assert_int_equal(theirs.uncordons, 1);
+	assert_string_equal(nvidia_word(&f, 0), "upgrade-done");
 	end(&f, &coordinator);
 }
 
@@ -177,7 +204,7 @@ static void the_operator_upgrades_behind_our_cordon(void **state)
 	farm_policy(&f, "{'besideOperator':'allow','pools':[{'name':'gpus','target':{'driver':'535.2'}}]}");
 	nvidia_begin(&f, &theirs, true, false);
 	theirs.auto_upgrade = true;
-	theirs.revision++;
+	theirs.config++;
 	size_t evictions = sim_count(f.sim, "boss", "evict");
 	bool was_behind = false;
 	for (int i = 0; i < 600 && !is_held(&f, 0); i++) {
@@ -208,7 +235,7 @@ static void the_operator_upgrades_behind_a_proof(void **state)
 	farm_coordinator_begin(&f, &coordinator, "boss");
 	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	theirs.auto_upgrade = true;
-	theirs.revision++;
+	theirs.config++;
 	bool was_proven = false;
 	for (int i = 0; i < 600 && !is_held(&f, 0); i++) {
 		farm_run(&coordinator, 1, 500);
@@ -326,6 +353,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_node_of_the_operator_is_held),
 		cmocka_unit_test(the_operator_drives_and_ours_touches_nothing),
+		cmocka_unit_test(the_operator_restarts_a_pod_and_ours_touches_nothing),
 		cmocka_unit_test(ours_drives_and_the_operator_touches_nothing),
 		cmocka_unit_test(ours_alone),
 		cmocka_unit_test(the_operator_comes_into_a_drain),

@@ -64,7 +64,10 @@ static void disturb(struct world *w)
 		return;
 	case 2:
 		w->theirs.auto_upgrade = true; // and at once, perhaps in the middle of a drain of ours
-		w->theirs.revision++;
+		if (is_ours)
+			w->theirs.config++;
+		else
+			w->theirs.labels++;
 		return;
 	case 6:
 		set_budget(w, is_ours);
