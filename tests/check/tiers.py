@@ -103,7 +103,7 @@ def images(name):
 
 def matrix(name, processors):
     return Job(f"matrix/{name}", ["scripts/matrix.sh", name], processors=processors, seconds=300,
-               limit=8 * 3600 if name == "today" else 3600, inputs=name.upper().split("@"),
+               limit=3600, inputs=name.upper().split("@"),
                needs=["build/release", "prepare/inputs"])
 
 
