@@ -24,8 +24,8 @@ int scratch_chown(const struct root *dir, uid_t uid, struct err *err)
 		       0;
 }
 
-// Whether the name is still that of the open directory. A lock also comes free when its owner keeps the directory under its
-// last name, or when another process has swept it: the name may then be that of a new one.
+// Whether the name is still that of the open directory. A lock also comes free when its owner keeps the directory under
+// its last name, or when another process has swept it: the name may then be that of a new one.
 static bool is_named(const struct root *parent, const char *name, int fd)
 {
 	struct err err;
