@@ -139,6 +139,38 @@ offers() { # NODE GPUS: the test is its kubelet
   assert_output --partial "has had no driver on all its nodes before this one"
 }
 
+@test "retry: the node that went back is tried again, and its halted pool goes on" {
+  local back
+  farm_start
+  coordinator_start a
+  policy "$old"
+  all_are "done" 60
+  renewed
+  farm_loads "$old"
+  policy "$new"
+  until_some rolledback 120
+  renewed
+  back=$(nodes 'map(select(.metadata.labels["kmodsmith.io/state"] == "rolledback")) | .[0].metadata.name')
+  kubectl_kmodsmith why "$back"
+  assert_line --partial "next: set another target, or \`kmodsmith rollout retry NODE\`"
+  kubectl_kmodsmith retry nobody
+  assert_failure 1
+  assert_line --partial "E_NOT_FOUND: 'nobody' is neither a pool of the policy nor a node"
+  farm_loads "$new" # the cure
+  kubectl_kmodsmith retry "$back"
+  assert_success
+  assert_line "node $back: one more attempt"
+  assert_line --partial "pool gpus: resumed; earlier failures do not count"
+  all_are "done" 120
+  assert_equal "$(versions)" "$new $new $new"
+  kubectl_kmodsmith retry "$back"
+  assert_failure 1
+  assert_line --partial "node '$back' is done: there is nothing to try again"
+  kubectl_kmodsmith retry gpus --json
+  assert_success
+  assert_equal "$(jq -c '[.retried, .resumed]' <<<"$output")" '[[],null]'
+}
+
 @test "T78: the leader is killed halfway, the next one exits cleanly: another one continues from the nodes" {
   farm_loads "$new"
   farm_start

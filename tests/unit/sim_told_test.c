@@ -106,8 +106,8 @@ static void a_node_that_is_held_is_a_warning(void **state)
 	(void)state;
 	static const char row[] =
 		"Warning RolloutHeld evicting -> held: the record of our cordon is gone: the node is held and stays as "
-		"it is (receipt-missing; next: uncordon the node by hand when it may be used, then annotate "
-		"kmodsmith.io/retry)";
+		"it is (receipt-missing; next: uncordon the node by hand when it may be used, then "
+		"`kmodsmith rollout retry NODE`)";
 	struct farm f;
 	struct farm_coordinator coordinator;
 	struct heard h;

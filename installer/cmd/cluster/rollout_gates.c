@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout pause, resume, approve, abort, undo: requests of users as annotations of the policy (operator_requests.h),
-// never as an edit of it. After a conflict it is read again.
+// never as an edit of it. After a conflict it is read again. rollout retry: of nodes, and of the policy of a halted pool.
 #include "base/core/date.h"
 #include "cluster/kube/api.h"
 #include "cluster/node_state/annotations.h"
@@ -261,7 +261,116 @@ static int run_undo(void *values, char **args, size_t count, struct err *err)
 	return write_request(&(struct operator_request){ .values = values, .pool = args[0], .say = request_undo }, err);
 }
 
-#define GATE(verb, args_, least, most, help_, about_)                                         \
+// Nodes that go on only if somebody says so.
+static bool needs_retry(const struct node_state *m, const struct node_plan *plan)
+{
+	enum node_phase phase = m->record.phase;
+	return phase == PHASE_FAILED || phase == PHASE_HELD || phase == PHASE_ROLLEDBACK || phase == PHASE_UNKNOWN ||
+	       plan->refused == REASON_FAILED_TARGET || plan->refused == REASON_ATTEMPTS_SPENT;
+}
+
+// What the name of a pool or of a node means; a pool's comes first.
+struct retry {
+	const struct cluster *cluster;
+	const struct slots *slots;
+	const char *name;
+	int pool; // index; -1 = the node has none
+	bool is_node;
+};
+
+static bool is_meant(const struct retry *r, size_t at)
+{
+	const struct node_plan *plan = &r->slots->node_plans[at];
+	return r->is_node ? str_eq(r->cluster->nodes[at].name, r->name) :
+			    plan->pool == r->pool && needs_retry(&r->cluster->nodes[at], plan);
+}
+
+static int find_retry(struct retry *r, struct err *err)
+{
+	const struct policy *policy = r->cluster->policy;
+	for (r->pool = 0; (size_t)r->pool < policy->pool_count; r->pool++) {
+		if (str_eq(policy->pools[r->pool].name, r->name))
+			return 0;
+	}
+	r->is_node = true;
+	for (size_t at = 0; at < r->cluster->count; at++) {
+		const struct node_state *m = &r->cluster->nodes[at];
+		if (!is_meant(r, at))
+			continue;
+		r->pool = r->slots->node_plans[at].pool;
+		if (policy->mode == MODE_SELF || needs_retry(m, &r->slots->node_plans[at])) // its own agent knows
+			return 0;
+		return err_set(err, E_NOT_FOUND, "node '%s' is %s: there is nothing to try again", m->name,
+			       node_phase_info(m->record.phase)->name);
+	}
+	return err_set(err, E_NOT_FOUND, "'%s' is neither a pool of the policy nor a node", r->name);
+}
+
+// 1 = annotated, 0 = the node is gone. The nonce is the time.
+static int annotate_retry(struct kube *kube, const struct node_state *m, const char *nonce, struct err *err)
+{
+	auto_str char *path = api_node(m->name);
+	auto_json json_t *patch =
+		json_pack("{s:{s:s, s:{s:s}}}", "metadata", "uid", m->uid, "annotations", KEY_PREFIX "retry", nonce);
+	return api_change(kube, API_MERGE, path, patch, NULL, err);
+}
+
+static void show_retry(const struct retry *r, const struct strv *nodes, const char *resumed, bool is_json)
+{
+	if (is_json) {
+		auto_json json_t *json =
+			json_pack("{s:o, s:o}", "retried", json_strv(nodes), "resumed", json_text(resumed));
+		show_json(json);
+		return;
+	}
+	for (size_t i = 0; i < nodes->count; i++)
+		printf("node %s: one more attempt\n", nodes->items[i]);
+	if (!nodes->count)
+		printf("%s: no node waits for a retry\n", r->name);
+	if (r->cluster->policy->is_paused)
+		printf("the policy is paused, and no node is begun\n  next: `kmodsmith rollout resume`\n");
+}
+
+static int run_retry(void *values, char **args, size_t count, struct err *err)
+{
+	const struct cluster_values *v = values;
+	auto_kube struct kube *kube = NULL;
+	auto_coordinator struct coordinator c = { 0 };
+	auto_slots struct slots slots = SLOTS_NONE;
+	auto_strv struct strv nodes = { 0 };
+	(void)count;
+	if (cluster_look(v, &kube, &c, err) < 0)
+		return -1;
+	const struct cluster cluster = coordinator_cluster(&c);
+	scheduler_plan(&cluster, &slots);
+	struct retry retry = { .cluster = &cluster, .slots = &slots, .name = args[0] };
+	if (find_retry(&retry, err) < 0)
+		return -1;
+	auto_str char *nonce = date_text((time_t)kube_time(kube));
+	for (size_t i = 0; i < cluster.count; i++) {
+		int r = is_meant(&retry, i) ? annotate_retry(kube, &cluster.nodes[i], nonce, err) : 0;
+		if (r < 0)
+			return -1;
+		if (r > 0)
+			strv_add(&nodes, str_dup(cluster.nodes[i].name));
+	}
+	bool is_halted = retry.pool >= 0 && cluster.rollouts[retry.pool].is_halted;
+	struct operator_request resume = { .values = v, .say = request_resume, .is_quiet = true };
+	resume.pool = is_halted ? cluster.policy->pools[retry.pool].name : NULL;
+	if (is_halted && write_request(&resume, err) < 0)
+		return -1;
+	show_retry(&retry, &nodes, resume.pool, v->common.is_json);
+	return 0;
+}
+
+static void offer_retry(const void *values, const char *option, size_t argument, struct strv *ret)
+{
+	cluster_offer_nodes(values, option, argument, ret);
+	if (argument == 0)
+		cluster_offer_pools(values, option, argument, ret);
+}
+
+#define GATE(verb, args_, least, most, offer_, help_, about_)                                 \
 	const struct cmd cmd_rollout_##verb = { .name = "rollout " #verb,                     \
 						.args = (args_),                              \
 						.args_min = (least),                          \
@@ -271,7 +380,7 @@ static int run_undo(void *values, char **args, size_t count, struct err *err)
 						.opts = { cluster_opts, common_opts },        \
 						.values_size = sizeof(struct cluster_values), \
 						.run = run_##verb,                            \
-						.offer = cluster_offer_pools }
+						.offer = offer_ }
 const struct cmd cmd_rollout_pause = {
 	.name = "rollout pause",
 	.help = "begin no further nodes, in all pools",
@@ -283,19 +392,25 @@ const struct cmd cmd_rollout_pause = {
 	.values_size = sizeof(struct pause_values),
 	.run = run_pause,
 };
-GATE(resume, "[POOL]", 0, 1, "continue after a pause, a halt or an abort",
+GATE(resume, "[POOL]", 0, 1, cluster_offer_pools, "continue after a pause, a halt or an abort",
      "Without a pool: ends the pause. With one: also lifts its halt and its abort, and earlier failures do not count "
      "any more.\n\n"
      "  kmodsmith rollout resume gpus --kubeconfig admin.conf --namespace kmodsmith\n");
-GATE(approve, "POOL WAVE", 2, 2, "approve a wave that waits for it",
+GATE(retry, "POOL|NODE", 1, 1, offer_retry, "try again where a node failed, is held or went back",
+     "Each of these nodes gets one more attempt at the target, and its drains are counted from zero (the annotation "
+     "kmodsmith.io/retry).\nIf their pool is halted, it is resumed, too.\n\n"
+     "  kmodsmith rollout retry gpu-7 --kubeconfig admin.conf --namespace kmodsmith\n"
+     "  kubectl kmodsmith retry gpus                    # all such nodes of a pool\n");
+GATE(approve, "POOL WAVE", 2, 2, cluster_offer_pools, "approve a wave that waits for it",
      "A wave waits if the policy says so (approval: manual), and if the one before it tested too few nodes "
      "(wave-untested).\nThe last one is called rest. The approval is for the current target only, and covers earlier "
      "waves, too.\n\n"
      "  kmodsmith rollout approve gpus main --kubeconfig admin.conf --namespace kmodsmith\n");
-GATE(abort, "POOL", 1, 1, "abort the target: drains are cancelled, replacements in progress finish",
+GATE(abort, "POOL", 1, 1, cluster_offer_pools,
+     "abort the target: drains are cancelled, replacements in progress finish",
      "For the current target of the policy. Nodes that have it keep it; see kmodsmith-rollout-undo(8).\n\n"
      "  kmodsmith rollout abort gpus --kubeconfig admin.conf --namespace kmodsmith\n");
-GATE(undo, "POOL", 1, 1, "make the last driver that all nodes had the target again",
+GATE(undo, "POOL", 1, 1, cluster_offer_pools, "make the last driver that all nodes had the target again",
      "Nodes that moved go back the same way, with slots, drain and validation; drains for the undone target are "
      "cancelled.\nThe policy itself is not edited, since a GitOps controller would revert that: an annotation on its "
      "object names the\nundone target, and is in force until the policy has another target for the pool. Commit the "

@@ -126,16 +126,17 @@ static void show_times(const struct view *v)
 		       v->pool->drain_attempts);
 }
 
-// What to do about this node, in the order in which it works: a retry waits for the end of a halt and of a pause.
-// Caller frees.
+// What to do about this node, in the order in which it works: it waits for the end of a pause, and of a halt, which
+// `rollout retry` ends, too. Caller frees.
 static char *steps_text(const struct cluster *c, const struct view *v, enum reason_code why)
 {
 	enum node_phase phase = v->m->record.phase;
 	bool is_stuck = phase == PHASE_FAILED || phase == PHASE_HELD || phase == PHASE_ROLLEDBACK;
-	bool is_halted = is_stuck && v->rollout && v->rollout->is_halted && why != REASON_HALTED;
+	const char *next = node_reason_info(why)->next;
+	bool is_halted = is_stuck && v->rollout && v->rollout->is_halted && why != REASON_HALTED &&
+			 !strstr(next, "rollout retry");
 	bool is_paused = is_stuck && c->policy->is_paused && why != REASON_PAUSED;
-	return str_fmt("%s%s%s%s%s", node_reason_info(why)->next,
-		       is_halted ? "; then, as the pool is halted, `kmodsmith rollout resume " : "",
+	return str_fmt("%s%s%s%s%s", next, is_halted ? "; then, as the pool is halted, `kmodsmith rollout resume " : "",
 		       is_halted ? v->pool->name : "", is_halted ? "`" : "",
 		       is_halted || !is_paused ? "" : "; then, as the policy is paused, `kmodsmith rollout resume`");
 }
