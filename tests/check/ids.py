@@ -83,7 +83,10 @@ def title_in_shell(lines, at):
 def sources():
     """(test, file, how to find a title) of each file of tests; what plants citations for the linter is none."""
     for path in sorted(glob.glob("tests/unit/*_test.c")):
+        rows = path.replace("_test.c", ".def")
         yield "unit/" + os.path.basename(path)[:-2], path, title_in_c
+        if os.path.exists(rows):
+            yield "unit/" + os.path.basename(path)[:-2], rows, title_in_shell
     for tier in ("cli", "services", "cluster", "images"):
         for path in sorted(set(glob.glob(f"tests/{tier}/*.bats")) - {"tests/cli/house.bats"}):
             yield f"{tier}/{os.path.basename(path)[:-5]}", path, title_in_bats

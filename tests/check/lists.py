@@ -101,9 +101,9 @@ def mine(tests, files):
     wanted = {"lint/includes", "lint/lists", "lint/names", "lint/codespell", "lint/rule-*"} if files else set()
     for path in files:
         kind = os.path.splitext(path)[1]
-        if kind in (".c", ".h"):
+        if kind in (".c", ".h", ".def"):
             wanted |= {"lint/format", f"lint/c:{os.path.dirname(path)}"}
-            header = re.sub(r"^installer/", "", os.path.splitext(path)[0]) + ".h"
+            header = re.sub(r"^installer/", "", os.path.splitext(path)[0]) + (kind if kind == ".def" else ".h")
             wanted |= {f"unit/{os.path.basename(test)[:-2]}" for test in glob.glob("tests/unit/*_test.c") if test == path or
                        f'#include "{header}"' in open(test, encoding="utf-8").read()}
         elif kind in (".sh", ".bash", ".bats"):

@@ -3,14 +3,15 @@
 #pragma once
 #include "tests/unit/rollout_step.h"
 
-struct said_row {
-	struct row row;               // name and world; what has to follow is not of it
-	void (*more)(struct view *v); // and this of it; NULL = nothing
-	const char *said;
-};
-
-#define AT(phase_) .phase = PHASE_##phase_
-#define BROKEN .phase = PHASE_FAILED, OURS, .touched = true
+// clang-format off
+#define AND(more_) .more = more_
+#define SAID(text) .said = text
+#define BROKEN AT(FAILED), OURS, TOUCHED
+// Of MORE(): what was told last, and who is in the way for so many seconds.
+#define TOLD(code_, object_) m.record.reason = (struct reason){ REASON_##code_, object_ }
+#define BLOCKER(code_, object_, seconds) \
+	m.facts.seen.blocker = (struct reason){ REASON_##code_, object_ }; m.facts.seen.blocker_since = NOW - (seconds)
+// clang-format on
 
 static const char *const side_names[] = { "nothing", "old", "new", "other" };
 
@@ -127,18 +128,18 @@ static char *said_of(const struct record *was, const struct decision *d)
 	return text;
 }
 
-static void check_said(const struct said_row *rows, size_t count)
+static void check_said(const struct row *rows, size_t count)
 {
 	unsigned bad = 0;
 	for (size_t i = 0; i < count; i++) {
 		struct decision d;
-		struct view v = view_of(&rows[i].row);
+		struct view v = view_of(&rows[i]);
 		if (rows[i].more)
 			rows[i].more(&v);
 		transition(&v, &d);
 		auto_str char *said = said_of(&m.record, &d);
 		if (!str_eq(said, rows[i].said))
-			print_message("%s:\n  %s\n  not: %s\n", rows[i].row.name, said, rows[i].said), bad++;
+			print_message("%s:\n  %s\n  not: %s\n", rows[i].name, said, rows[i].said), bad++;
 	}
 	if (bad)
 		fail_msg("%u rows", bad);

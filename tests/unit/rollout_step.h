@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One decision a row: a node as it is found, and what has to become of it. The names begin with the scenarios of
-// upgrade-design 3 (tests/cluster/scenarios.md).
+// upgrade-design 3 (tests/cluster/scenarios.md). Rows stand in .def files, in the words below.
 #pragma once
 #include "cluster/rollout/rules_internal.h"
 #include "cluster/rollout/transition.h"
@@ -34,7 +34,7 @@ struct row {
 	enum on_timeout on_timeout;
 	enum on_halt on_halt;
 	// what has to follow
-	enum node_phase next;
+	enum node_phase next;    // unless nothing is written
 	enum reason_code reason; // of the record, or of what is waited for
 	enum verb order;
 	enum cordon cordon;
@@ -43,10 +43,83 @@ struct row {
 	bool evicts;
 	bool takes_back; // the order; without it only where the node is done
 	bool gives_back; // paused operands and receipt
+	// of a row of check_said()
+	void (*more)(struct view *v); // what is found besides; NULL = nothing
+	const char *said;             // what has to follow
 };
 
-#define OURS .receipt = true, .slot = SLOT_WORK, .previous = OLD
-#define STAYS(phase_) .next = PHASE_##phase_, .nothing = true
+// clang-format off
+// A .def file: circumstances that rows name by AND(), then TABLE(name), rows and END; TEST(name, check_...) runs them.
+#define MORE(name, ...) static void name(struct view *v) { (void)v; __VA_ARGS__; }
+#define TABLE(name) static const struct row name##_rows[] = {
+#define ROW(name_, ...) { .name = name_, __VA_ARGS__ },
+#define END };
+#define TEST(name, check_) static void name(void **state) { (void)state; check_(name##_rows, ARRAY_SIZE(name##_rows)); }
+
+// What is found. A word pastes what it is given, since CORDONED alone is one, too.
+#define AT(phase_) .phase = PHASE_##phase_
+#define UNLABELLED .unlabelled = true
+#define LOADED(side) .loaded = side
+#define TARGET(side) .target = side
+#define GOAL(side) .goal = side
+#define HAS_FAILED(side) .failed = side
+#define PREVIOUS(side) .previous = side
+#define STABLE(side) .stable = side
+#define HEALTHY(side) .health = side
+#define UNSTAGED .unstaged = true
+#define FOREIGN_MODULE .foreign_module = true
+#define MUTE .mute = true
+#define RECEIPT .receipt = true
+#define OURS RECEIPT, SLOT(WORK), PREVIOUS(OLD)
+#define PRIOR .prior = true
+#define TOUCHED .touched = true
+#define WAITED .waited = true
+#define CORDONED .cordoned = true
+#define OPEN .is_open = true
+#define AGAIN(times) .again = times
+#define ATTEMPTS(times) .attempts = times
+#define TRIES(times) .tries = times
+#define GO(verb_) .go = VERB_##verb_
+#define ANSWER(result_) .answer = RESULT_##result_
+#define FAILS(failing_) ANSWER(FAILED), .failing = FAILING_##failing_
+#define CHANGING(phase_, verb_) .phase = PHASE_##phase_, OURS, TOUCHED, ATTEMPTS(1), .go = VERB_##verb_
+#define NEWER .is_newer = true
+#define AGO(seconds) .ago = seconds
+#define ORDERED(seconds) .ordered = seconds
+#define LATE .late = true
+#define NO_DEADLINE .deadlineless = true
+#define SLOT(slot_) .slot = SLOT_##slot_
+#define HOLDERS(count) .holders = count
+#define PODS(count) .pods = count
+#define BLOCKED(seconds) .blocked = seconds
+#define WINDOW(minutes) .window = minutes
+#define WAS(reason_) .was = REASON_##reason_
+#define REFUSED(reason_) .refused = REASON_##reason_
+#define RETRY .retry = true
+#define SKIP .skip = true
+#define NOT_READY .not_ready = true
+#define NO_POOL .no_pool = true
+#define HALTED .halted = true
+#define ABORTED .aborted = true
+#define REVOKED .revoked = true
+#define KEEP .keep = true
+#define FOREIGN .foreign = true
+#define PAUSED .node_paused = true
+#define OPERANDS_PAUSED .is_paused_operands = true
+#define ON_TIMEOUT(timeout_) .on_timeout = TIMEOUT_##timeout_
+#define ON_HALT(halt_) .on_halt = HALT_##halt_
+// What has to follow: another state, or no write at all and what is waited for.
+#define TO(phase_) .next = PHASE_##phase_
+#define FOR(reason_) .reason = REASON_##reason_
+#define STAYS(reason_) .nothing = true, .reason = REASON_##reason_
+#define ORDERS(verb_) .order = VERB_##verb_
+#define CORDON(cordon_) .cordon = CORDON_##cordon_
+#define NOW_FAILED(side) .now_failed = side
+#define EVICTS .evicts = true
+#define TAKES_BACK .takes_back = true
+#define GIVES_BACK .gives_back = true
+// clang-format on
+
 static struct pool pool;
 static struct rollout rollout;
 static struct node_state m;
@@ -140,8 +213,8 @@ static inline void check(const struct row *w)
 	bool is_new = node_seq_cmp(d.next.go.seq, m.record.go.seq) > 0;
 	enum reason_code why = d.rule ? d.next.reason.code : d.waits.code;
 	enum verb order = is_new ? d.next.go.verb : VERB_NONE;
-	if (d.next.phase != w->next || why != w->reason || order != w->order || d.cordon != w->cordon ||
-	    (d.rule == NULL) != w->nothing || d.evicts != w->evicts)
+	if (d.next.phase != (w->nothing ? w->phase : w->next) || why != w->reason || order != w->order ||
+	    d.cordon != w->cordon || (d.rule == NULL) != w->nothing || d.evicts != w->evicts)
 		fail_msg("%s: %s, %s, order %s, cordon %d, evicts %d, by rule '%s'", w->name,
 			 node_phase_info(d.next.phase)->name, node_reason_info(why)->code, verb_names[order],
 			 (int)d.cordon, d.evicts, d.rule ? d.rule->text : "none");
@@ -161,4 +234,10 @@ static inline void check(const struct row *w)
 		       node_phase_info(d.next.phase)->is_disruptive || d.next.phase == PHASE_FAILED ||
 		       (!d.next.paused && !d.next.receipt.is_there),
 	       w->name);
+}
+
+static inline void check_steps(const struct row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		check(&rows[i]);
 }
