@@ -8,10 +8,7 @@
 static json_t *pod_of(const char *text)
 {
 	json_error_t error;
-	auto_str char *json = str_dup(text);
-	for (char *c = json; *c; c++)
-		if (*c == '\'')
-			*c = '"';
+	auto_str char *json = quoted(text);
 	json_t *pod = json_loads(json, 0, &error);
 	if (!pod)
 		fail_msg("%s: %s", text, error.text);

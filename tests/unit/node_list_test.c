@@ -14,14 +14,6 @@
 #define READY(status) \
 	"'status':{'conditions':[{'type':'DiskPressure','status':'False'},{'type':'Ready','status':" status "}]}"
 
-static char *quoted(const char *text)
-{
-	char *copy = str_dup(text);
-	for (char *p = copy; *p; p++)
-		*p = *p == '\'' ? '"' : *p;
-	return copy;
-}
-
 static int parse_list(const char *text, const struct policy *p, struct node_list *ret, struct err *err)
 {
 	auto_fd int fd = memfd_create("nodes", MFD_CLOEXEC);

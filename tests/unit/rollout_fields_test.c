@@ -4,7 +4,7 @@
 #include "cluster/policy/policy.h"
 #include "tests/unit/test.h"
 
-#define POOL(more) "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"535.1\"}" more "}]}"
+#define POOL(more) "{'pools':[{'name':'a','target':{'driver':'535.1'}" more "}]}"
 #define AT(field) offsetof(struct pool, field)
 
 static int parse(const char *text, struct policy *ret, struct err *err)
@@ -17,9 +17,7 @@ static int parse(const char *text, struct policy *ret, struct err *err)
 static void expect_pool(const char *fields, const char *error, struct policy *ret)
 {
 	struct err err;
-	auto_str char *text = str_fmt(POOL(",%s"), fields);
-	for (char *p = text; *p; p++)
-		*p = *p == '\'' ? '"' : *p;
+	auto_str char *policy = str_fmt(POOL(",%s"), fields), *text = quoted(policy);
 	int r = parse(text, ret, &err);
 	if (r != (error ? -1 : 0) || (error && !str_eq(err.text, error)))
 		fail_msg("%s: '%s', not '%s'", fields, r < 0 ? err.text : "taken", error ? error : "taken");
@@ -271,11 +269,9 @@ static void words_and_texts(void **state)
 			at ? str_fmt("%.*s%s%s", (int)(at - rows[i].fields), rows[i].fields, word, at + 2) :
 			     str_dup(rows[i].fields);
 		bool is_target = str_starts(fields, "'target'");
-		auto_str char *text = is_target ?
-					      str_fmt("{'pools':[{'name':'a',%s}]}", fields) :
-					      str_fmt("{'pools':[{'name':'a','target':{'driver':'1.1'},%s}]}", fields);
-		for (char *c = text; *c; c++)
-			*c = *c == '\'' ? '"' : *c;
+		auto_str char *policy =
+			str_fmt("{'pools':[{'name':'a'%s,%s}]}", is_target ? "" : ",'target':{'driver':'1.1'}", fields);
+		auto_str char *text = quoted(policy);
 		int r = parse(text, &p, &err);
 		expect(r == (rows[i].error ? -1 : 0) && str_eq(err.text, rows[i].error ? rows[i].error : ""), err.text);
 		if (r == 0)

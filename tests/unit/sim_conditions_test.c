@@ -14,9 +14,7 @@ static const char READY_FILE[] = "{'state':'READY','run':null,'last_run':{'error
 
 static json_t *parse(const char *text)
 {
-	auto_str char *json = str_dup(text);
-	for (char *c = json; *c; c++)
-		*c = *c == '\'' ? '"' : *c;
+	auto_str char *json = quoted(text);
 	json_t *ret = json_loads(json, 0, NULL);
 	assert_non_null(ret);
 	return ret;

@@ -8,9 +8,7 @@
 
 static json_t *parse(const char *text)
 {
-	auto_str char *json = str_dup(text);
-	for (char *p = json; *p; p++)
-		*p = *p == '\'' ? '"' : *p;
+	auto_str char *json = quoted(text);
 	json_t *value = json_loads(json, 0, NULL);
 	expect(value != NULL, text);
 	return value;

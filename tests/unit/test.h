@@ -40,6 +40,15 @@ static inline void needs_seccomp(void)
 		skip();
 }
 
+// JSON that is written with ' for ". Caller frees.
+static inline char *quoted(const char *text)
+{
+	char *json = str_dup(text);
+	for (char *c = json; *c; c++)
+		*c = *c == '\'' ? '"' : *c;
+	return json;
+}
+
 struct folder {
 	char path[64];
 	struct root root;

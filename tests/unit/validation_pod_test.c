@@ -11,10 +11,8 @@ static const struct validation_pod here = {
 
 static json_t *parse(const char *text)
 {
-	auto_str char *copy = str_dup(text);
-	for (char *p = copy; *p; p++)
-		*p = *p == '\'' ? '"' : *p;
-	json_t *value = json_loads(copy, 0, NULL);
+	auto_str char *json = quoted(text);
+	json_t *value = json_loads(json, 0, NULL);
 	expect(value != NULL, text);
 	return value;
 }
