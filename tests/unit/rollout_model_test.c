@@ -173,55 +173,8 @@ static void explore(const struct domain *d, unsigned settle_each)
 	(NO(HALT_RESUME) | NO(PAUSE) | NO(RETARGET) | NO(DROP_LEASE) | NO(CORDON) | NO(UNCORDON) | NO(DROP_LABEL) | \
 	 NO(DROP_RECEIPT) | NO(DROP_GO) | NO(DROP_ALL) | NO(RETRY) | NO(SKIP) | NO(READY) | NO(SPOIL))
 
-// Each narrows something so that the rest can be gone through to its end. In an order in which every third of them are
-// about a third of all worlds.
 static const struct domain domains[] = {
-	{ .name = "one node, accidents", .nodes = 1, .without = NO_PEOPLE | NO(ACCEPT) | NO(BLOCK) | NO(TRANSIENT) },
-	{ .name = "one node, every answer",
-	  .nodes = 1,
-	  .without = NO_PEOPLE | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD) },
-	{ .name = "one node, waits for jobs",
-	  .nodes = 1,
-	  .without = NO_PEOPLE | NO(ACCEPT) | NO(BROKEN) | NO(TRANSIENT) | NO(REBOOT) | NO(BOOT_LOAD),
-	  .waits = true },
-	{ .name = "one node, roll-back on halt",
-	  .nodes = 1,
-	  .people = 1,
-	  .without = (NO_PEOPLE & ~NO(HALT_RESUME)) | NO(ACCEPT) | NO(BLOCK) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD),
-	  .on_halt = HALT_ROLLBACK },
-	{ .name = "one node, two interferences",
-	  .nodes = 1,
-	  .people = 2,
-	  .without = NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(HOLD) | NO(BOOT_LOAD) | NO(TICK) },
-	{ .name = "one node, one interference",
-	  .nodes = 1,
-	  .people = 1,
-	  .without = NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD) },
-	{ .name = "one node, somebody's cordon is used",
-	  .nodes = 1,
-	  .people = 2,
-	  .without = (NO_PEOPLE & ~NO(CORDON) & ~NO(UNCORDON)) | NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) |
-		     NO(HOLD) | NO(REBOOT) | NO(BOOT_LOAD),
-	  .foreign = CORDON_USE_FIRST },
-	{ .name = "two nodes",
-	  .away = 2,
-	  .nodes = 2,
-	  .without = NO_PEOPLE | NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD) |
-		     NO(HOLD) },
-	{ .name = "two nodes that block each other",
-	  .nodes = 2,
-	  .without = NO_PEOPLE | NO(ACCEPT) | NO(TRANSIENT) | NO(PERMANENT) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD) },
-	{ .name = "two nodes, one interference",
-	  .away = 2,
-	  .nodes = 2,
-	  .people = 1,
-	  .without = NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD) | NO(HOLD) |
-		     NO(TICK) },
-	{ .name = "three nodes",
-	  .away = 2,
-	  .nodes = 3,
-	  .without = NO_PEOPLE | NO(ACCEPT) | NO(TRANSIENT) | NO(BLOCK) | NO(BROKEN) | NO(REBOOT) | NO(BOOT_LOAD) |
-		     NO(HOLD) | NO(TICK) },
+#include "tests/unit/rollout_model.def"
 };
 
 static void all_domains(void **state)

@@ -12,6 +12,7 @@ static json_t *parse(const char *text)
 }
 
 #define META "'metadata':{'name':'p','namespace':'ns','uid':'u1'"
+#define POD(more, rest) "{" META more "}," rest "}"
 #define OWNED ",'ownerReferences':[{'kind':'ReplicaSet','controller':true}]"
 #define OF(kind) ",'ownerReferences':[{'kind':'" kind "','controller':true}]"
 #define GPU "'spec':{'containers':[{'resources':{'limits':{'nvidia.com/gpu':'1'}}}]}"
@@ -29,86 +30,7 @@ static const struct {
 	enum pod_verdict verdict;
 	const char *why; // part of it; NULL = none
 } pods[] = {
-	{ "asks for a GPU", "{" META OWNED "}," GPU "}", NULL, NULL, EVICT_GPU, 0, 0, 0, POD_GOES, NULL },
-	{ "asks for nothing", "{" META OWNED "}," PLAIN "}", NULL, NULL, EVICT_GPU, 0, 0, 0, POD_STAYS, NULL },
-	{ "asks for none", "{" META OWNED "},'spec':{'containers':[{'resources':{'limits':{'nvidia.com/gpu':'0'}}}]}}",
-	  NULL, NULL, EVICT_GPU, 0, 0, 0, POD_STAYS, NULL },
-	{ "an init container asks",
-	  "{" META OWNED "},'spec':{'initContainers':[{'resources':{'limits':{'nvidia.com/gpu':'1'}}}]}}", NULL, NULL,
-	  EVICT_GPU, 0, 0, 0, POD_GOES, NULL },
-	{ "T08: holds without asking", "{" META OWNED "}," PLAIN "}", "2 7 u0 u1", NULL, EVICT_GPU, 0, 0, 0, POD_GOES,
-	  NULL },
-	{ "another one holds", "{" META OWNED "}," PLAIN "}", "1 7 u10", NULL, EVICT_GPU, 0, 0, 0, POD_STAYS, NULL },
-	{ "T12: by a claim", "{" META OWNED "}," PLAIN "}", NULL, NULL, EVICT_GPU, 0, 0, 1, POD_GOES, NULL },
-	{ "T09: asks, and holds nothing", "{" META OWNED "}," GPU "}", "0 7", NULL, EVICT_HOLDERS, 0, 0, 0, POD_STAYS,
-	  NULL },
-	{ "T09: holds", "{" META OWNED "}," GPU "}", "1 7 u1", NULL, EVICT_HOLDERS, 0, 0, 0, POD_GOES, NULL },
-	{ "all go", "{" META OWNED "}," PLAIN "}", NULL, NULL, EVICT_ALL, 0, 0, 0, POD_GOES, NULL },
-	{ "none goes", "{" META OWNED "}," GPU "}", "1 7 u1", NULL, EVICT_NOTHING, 0, 0, 0, POD_STAYS, NULL },
-	{ "T08: of a DaemonSet, and a holder", "{" META OF("DaemonSet") "}," GPU "}", "1 7 u1", NULL, EVICT_ALL, 1, 1,
-	  0, POD_FIXED, "ns/p: has the GPU open, and no gpu.deploy label ends it" },
-	{ "T08: an operand, and a holder",
-	  "{" META OF("DaemonSet") "},'spec':{'nodeSelector':{'nvidia.com/gpu.deploy.dcgm':'true'}}}", "1 7 u1", NULL,
-	  EVICT_GPU, 0, 0, 0, POD_HOLDS, "its operand is paused" },
-	{ "a site's own where the operand is off, and a holder",
-	  "{" META OF("DaemonSet") "},'spec':{'nodeSelector':{'nvidia.com/gpu.deploy.dcgm':'false'}}}", "1 7 u1", NULL,
-	  EVICT_GPU, 0, 0, 0, POD_FIXED, "no gpu.deploy label ends it" },
-	{ "T08: static, and a holder", "{" META OF("Node") "}," PLAIN "}", "1 7 u1", NULL, EVICT_NOTHING, 0, 0, 0,
-	  POD_FIXED, "no gpu.deploy label" },
-	{ "of a DaemonSet", "{" META OF("DaemonSet") "}," GPU "}", "1 7 u2", NULL, EVICT_ALL, 1, 1, 0, POD_STAYS,
-	  NULL },
-	{ "static", "{" META OF("Node") "}," GPU "}", NULL, NULL, EVICT_ALL, 1, 1, 0, POD_STAYS, NULL },
-	{ "a mirror", "{" META ",'annotations':{'kubernetes.io/config.mirror':'x'}}," GPU "}", NULL, NULL, EVICT_ALL, 1,
-	  1, 0, POD_STAYS, NULL },
-	{ "over", "{" META OWNED "}," GPU ",'status':{'phase':'Succeeded'}}", NULL, NULL, EVICT_ALL, 0, 0, 0, POD_STAYS,
-	  NULL },
-	{ "T07: memory", "{" META OWNED "}," MEMORY "}", NULL, NULL, EVICT_GPU, 0, 0, 0, POD_GOES, NULL },
-	{ "a disk", "{" META OWNED "}," DISK "}", NULL, NULL, EVICT_GPU, 0, 0, 0, POD_STUCK, "ns/p: its emptyDir" },
-	{ "a disk that may go", "{" META OWNED "}," DISK "}", NULL, NULL, EVICT_GPU, 0, 1, 0, POD_GOES, NULL },
-	{ "nobody's", "{" META "}," GPU "}", NULL, NULL, EVICT_GPU, 0, 0, 0, POD_STUCK,
-	  "no controller would recreate it" },
-	{ "nobody's, by force", "{" META "}," GPU "}", NULL, NULL, EVICT_GPU, 1, 0, 0, POD_GOES, NULL },
-	{ "protected in other words", "{" META OWNED ",'labels':{'kmodsmith.io/drain-skip':'yes'}}," GPU "}", "1 7 u1",
-	  NULL, EVICT_GPU, 0, 0, 0, POD_STUCK, "its label forbids the eviction" },
-	{ "not protected, in so many words", "{" META OWNED ",'labels':{'kmodsmith.io/drain-skip':'false'}}," GPU "}",
-	  "1 7 u1", NULL, EVICT_GPU, 0, 0, 0, POD_GOES, NULL },
-	{ "protected, idle", "{" META OWNED ",'labels':{'kmodsmith.io/drain-skip':'true'}}," GPU "}", "0 1", NULL,
-	  EVICT_GPU, 0, 0, 0, POD_STAYS, NULL },
-	{ "protected, and a holder",
-	  "{" META OWNED ",'labels':{'nvidia.com/gpu-driver-upgrade-drain.skip':'true'}}," GPU "}", "1 1 u1", NULL,
-	  EVICT_GPU, 0, 0, 0, POD_STUCK, "label forbids" },
-	{ "T10b: ends, and a finalizer", "{" META OWNED ",'deletionTimestamp':'x','finalizers':['f/x']}," GPU "}", NULL,
-	  NULL, EVICT_GPU, 0, 0, 0, POD_LEAVING, "ns/p: waits for f/x" },
-	{ "ends", "{" META OWNED ",'deletionTimestamp':'x'}," GPU "}", NULL, NULL, EVICT_GPU, 0, 0, 0, POD_LEAVING,
-	  "is ending" },
-	{ "T77: the coordinator itself", "{" META OWNED "}," GPU "}", NULL, "u1", EVICT_ALL, 0, 0, 0, POD_STAYS, NULL },
-	{ "another one is the coordinator", "{" META OWNED "}," GPU "}", NULL, "u2", EVICT_ALL, 0, 0, 0, POD_GOES,
-	  NULL },
-	{ "over, and failed", "{" META OWNED "}," GPU ",'status':{'phase':'Failed'}}", "1 7 u1", NULL, EVICT_ALL, 0, 0,
-	  0, POD_STAYS, NULL },
-	{ "the second container asks, and has no limits",
-	  "{" META OWNED "},'spec':{'containers':[{},{'resources':{'requests':{'cpu':'1','nvidia.com/gpu':'1'}}}]}}",
-	  NULL, NULL, EVICT_GPU, 0, 0, 0, POD_GOES, NULL },
-	{ "asks for something of others",
-	  "{" META OWNED "},'spec':{'containers':[{'resources':{'limits':{'amd.com/gpu':'1'}}}]}}", NULL, NULL,
-	  EVICT_GPU, 0, 0, 0, POD_STAYS, NULL },
-	{ "an owner that does not control it", "{" META ",'ownerReferences':[{'kind':'ReplicaSet'}]}," GPU "}", NULL,
-	  NULL, EVICT_GPU, 0, 0, 0, POD_STUCK, "ns/p: no controller would recreate it; see drain.force" },
-	{ "the second owner controls it",
-	  "{" META ",'ownerReferences':[{'kind':'DaemonSet'},{'kind':'ReplicaSet','controller':true}]}," GPU "}", NULL,
-	  NULL, EVICT_GPU, 0, 0, 0, POD_GOES, NULL },
-	{ "the second volume is a disk",
-	  "{" META OWNED
-	  "},'spec':{'containers':[{'resources':{'limits':{'nvidia.com/gpu':'1'}}}],'volumes':[{'emptyDir':{"
-	  "'medium':'Memory'}},{'emptyDir':{}}]}}",
-	  NULL, NULL, EVICT_GPU, 0, 0, 0, POD_STUCK, "ns/p: its emptyDir would be lost; see drain.deleteEmptyDir" },
-	{ "ends, and is in nobody's way", "{" META OWNED ",'deletionTimestamp':'x'}," PLAIN "}", NULL, NULL, EVICT_GPU,
-	  0, 0, 0, POD_STAYS, NULL },
-	{ "the second name of those who hold", "{" META OWNED "}," PLAIN "}", "3 7 u9 u1 u8", NULL, EVICT_HOLDERS, 0, 0,
-	  0, POD_GOES, NULL },
-	{ "no pod at all", "{}", "1 1 u1", NULL, EVICT_GPU, 0, 0, 0, POD_STAYS, NULL },
-	{ "of wrong types", "{'metadata':[],'spec':{'containers':{'a':1},'volumes':3}}", "", "", EVICT_GPU, 0, 0, 0,
-	  POD_STAYS, NULL },
+#include "tests/unit/rollout_pods.def"
 };
 
 static void verdicts(void **state)
@@ -156,7 +78,7 @@ static void jobs(void **state)
 static void a_validation_is_not_evicted(void **state)
 {
 	(void)state;
-	static const char pod_text[] = "{" META OWNED ",'labels':{'kmodsmith.io/validation':'u9'}}," GPU "}";
+	static const char pod_text[] = POD(OWNED ",'labels':{'kmodsmith.io/validation':'u9'}", GPU);
 	static const struct {
 		const char *namespace, *holders;
 		enum pod_verdict verdict;
