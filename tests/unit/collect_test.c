@@ -9,21 +9,7 @@
 
 #define RELEASE "6.1.0-9-amd64"
 
-static struct folder folder;
-
-static int setup(void **state)
-{
-	(void)state;
-	folder_make(&folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	folder_done(&folder);
-	return 0;
-}
+FOLDER_OF_A_TEST
 
 // Root may read everything, so the tests run as another user.
 static int as_nobody(void **state)
@@ -40,12 +26,12 @@ static int as_root(void **state)
 
 static int setup_as_nobody(void **state)
 {
-	return as_nobody(state) < 0 ? -1 : setup(state);
+	return as_nobody(state) < 0 ? -1 : folder_begin(state);
 }
 
 static int teardown_as_root(void **state)
 {
-	return teardown(state) < 0 ? -1 : as_root(state);
+	return folder_end(state) < 0 ? -1 : as_root(state);
 }
 
 static void forbid(const char *path, mode_t left)
@@ -109,7 +95,7 @@ static void test_what_may_be_in_use_stays(void **state)
 		{ "processes that are not listed", "proc", 0111, -1 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		setup(state);
+		folder_begin(state);
 		make_proc("1 0 8:1 / / rw - ext4 x rw\n");
 		folder_dir(&folder, "run/nvidia");
 		tempdir_write(&folder, "state/payloads/" HEX_A "/usr/version", "a");
@@ -125,7 +111,7 @@ static void test_what_may_be_in_use_stays(void **state)
 		forbid(rows[i].path, 0755);
 		expect(r == rows[i].result, rows[i].name);
 		expect(root_exists(&data, "payloads/" HEX_A) == (r <= 0), rows[i].name);
-		teardown(state);
+		folder_end(state);
 	}
 }
 
@@ -157,7 +143,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_payload_that_cannot_be_read, setup_as_nobody, teardown_as_root),
 		cmocka_unit_test_setup_teardown(test_what_may_be_in_use_stays, as_nobody, as_root),
-		cmocka_unit_test_setup_teardown(test_a_copy_that_cannot_be_detached, setup, teardown),
+		IN_FOLDER(test_a_copy_that_cannot_be_detached),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

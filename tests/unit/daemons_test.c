@@ -4,23 +4,8 @@
 
 #include "tests/unit/tempdir.h"
 
-static struct folder folder;
+FOLDER_OF_A_TEST
 static struct err err;
-
-static int setup(void **state)
-{
-	(void)state;
-	folder_make(&folder);
-	err = (struct err){ 0 };
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	folder_done(&folder);
-	return 0;
-}
 
 // "NAME" or "NAME!": the second cannot be started.
 static char *names_of(const struct daemons *d)
@@ -336,15 +321,15 @@ static void a_copy_of_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(which, setup, teardown),
-		cmocka_unit_test_setup_teardown(how, setup, teardown),
-		cmocka_unit_test_setup_teardown(facts_of_a_machine, setup, teardown),
-		cmocka_unit_test_setup_teardown(libraries_of_gridd, setup, teardown),
-		cmocka_unit_test_setup_teardown(refused_before_the_load, setup, teardown),
-		cmocka_unit_test_setup_teardown(directories, setup, teardown),
-		cmocka_unit_test_setup_teardown(settings, setup, teardown),
-		cmocka_unit_test_setup_teardown(configuration, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_copy_of_it, setup, teardown),
+		IN_FOLDER(which),
+		IN_FOLDER(how),
+		IN_FOLDER(facts_of_a_machine),
+		IN_FOLDER(libraries_of_gridd),
+		IN_FOLDER(refused_before_the_load),
+		IN_FOLDER(directories),
+		IN_FOLDER(settings),
+		IN_FOLDER(configuration),
+		IN_FOLDER(a_copy_of_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

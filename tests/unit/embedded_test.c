@@ -8,7 +8,7 @@
 	"7zXZ and the rest\n"
 #define GZ "\x1f\x8b\x08 and the rest\n"
 
-static struct folder folder;
+FOLDER_OF_A_TEST
 
 static int find(const char *name, struct embedded *ret, struct err *err)
 {
@@ -79,26 +79,12 @@ static void what_cannot_be_read(void **state)
 	assert_int_equal(err.code, EISDIR);
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	folder_make(&folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	folder_done(&folder);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(where_it_begins, setup, teardown),
-		cmocka_unit_test_setup_teardown(tar_without_compression, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_cannot_be_read, setup, teardown),
+		IN_FOLDER(where_it_begins),
+		IN_FOLDER(tar_without_compression),
+		IN_FOLDER(what_cannot_be_read),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,21 +10,7 @@
 
 #define RELEASE "6.1.0-9-amd64"
 
-static struct folder folder;
-
-static int setup(void **state)
-{
-	(void)state;
-	folder_make(&folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	folder_done(&folder);
-	return 0;
-}
+FOLDER_OF_A_TEST
 
 static struct root below(const char *dir)
 {
@@ -491,15 +477,15 @@ static int end_machine(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_what_a_root_is_made_of, setup, teardown),
+		IN_FOLDER(test_what_a_root_is_made_of),
 		cmocka_unit_test(test_names_of_generations),
-		cmocka_unit_test_setup_teardown(test_what_was_left_is_removed, setup, teardown),
+		IN_FOLDER(test_what_was_left_is_removed),
 		cmocka_unit_test(test_where_it_may_be),
-		cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_the_record, setup, teardown),
+		IN_FOLDER(test_versions),
+		IN_FOLDER(test_the_record),
 		cmocka_unit_test(test_withdrawn),
-		cmocka_unit_test_setup_teardown(test_the_firmware_path, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_a_firmware_path_that_cannot_be_written, setup, teardown),
+		IN_FOLDER(test_the_firmware_path),
+		IN_FOLDER(test_a_firmware_path_that_cannot_be_written),
 		cmocka_unit_test_teardown(test_starts, end_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,23 +8,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-static struct folder folder;
+FOLDER_OF_A_TEST
 static struct err err;
-
-static int setup(void **state)
-{
-	(void)state;
-	folder_make(&folder);
-	err = (struct err){ 0 };
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	folder_done(&folder);
-	return 0;
-}
 
 #define TOKEN "ClientConfigToken/client_configuration_token.tok"
 
@@ -121,10 +106,10 @@ static void a_socket_again_and_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(configuration, setup, teardown),
-		cmocka_unit_test_setup_teardown(licence, setup, teardown),
-		cmocka_unit_test_setup_teardown(lines_of_syslog, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_socket_again_and_again, setup, teardown),
+		IN_FOLDER(configuration),
+		IN_FOLDER(licence),
+		IN_FOLDER(lines_of_syslog),
+		IN_FOLDER(a_socket_again_and_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

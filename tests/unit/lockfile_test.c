@@ -7,7 +7,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
-static struct folder folder;
+FOLDER_OF_A_TEST
 
 static mode_t mode_of(const char *name)
 {
@@ -101,27 +101,13 @@ static void a_wait_has_an_end(void **state)
 	close(pipes[1]);
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	folder_make(&folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	folder_done(&folder);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(it_is_its_owners_alone, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_is_no_file_makes_way, setup, teardown),
-		cmocka_unit_test_setup_teardown(of_a_state_directory, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_wait_has_an_end, setup, teardown),
+		IN_FOLDER(it_is_its_owners_alone),
+		IN_FOLDER(what_is_no_file_makes_way),
+		IN_FOLDER(of_a_state_directory),
+		IN_FOLDER(a_wait_has_an_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

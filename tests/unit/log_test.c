@@ -2,27 +2,13 @@
 #include "base/process/log.h"
 
 #include "base/formats/json.h"
-#include "tests/unit/test.h"
+#include "tests/unit/tempdir.h"
 
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-static struct folder folder;
-
-static int setup(void **state)
-{
-	(void)state;
-	folder_make(&folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	folder_done(&folder);
-	return 0;
-}
+FOLDER_OF_A_TEST
 
 // Standard error of what say() logs.
 static char *heard(void (*say)(void))
@@ -240,15 +226,14 @@ static void test_progress(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_text),
-		TEST(test_journal),
-		TEST(test_json),
-		TEST(test_one_event_is_one_line),
-		TEST(test_error_is_never_cut),
-		TEST(test_fields),
-		TEST(test_progress),
+		IN_FOLDER(test_text),
+		IN_FOLDER(test_journal),
+		IN_FOLDER(test_json),
+		IN_FOLDER(test_one_event_is_one_line),
+		IN_FOLDER(test_error_is_never_cut),
+		IN_FOLDER(test_fields),
+		IN_FOLDER(test_progress),
 	};
 	return cmocka_run_group_tests_name("log", tests, NULL, NULL);
 }

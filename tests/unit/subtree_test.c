@@ -8,21 +8,7 @@
 
 enum { DEEP = 3000, FEW_FILES = 64 }; // a walk with one file or frame a level ends early
 
-static struct folder folder;
-
-static int setup(void **state)
-{
-	(void)state;
-	folder_make(&folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	folder_done(&folder);
-	return 0;
-}
+FOLDER_OF_A_TEST
 
 // Directories in directories below dir/top, a file and a link in the last.
 static void make_deep(int dir, const char *top, int depth)
@@ -149,11 +135,11 @@ static void a_directory_that_is_moved_ends_the_walk(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_is_removed, setup, teardown),
-		cmocka_unit_test_setup_teardown(deeper_than_files_allow, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_leftover_of_any_depth_is_swept, setup, teardown),
-		cmocka_unit_test_setup_teardown(each_comes_once_and_before_what_it_holds, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_directory_that_is_moved_ends_the_walk, setup, teardown),
+		IN_FOLDER(what_is_removed),
+		IN_FOLDER(deeper_than_files_allow),
+		IN_FOLDER(a_leftover_of_any_depth_is_swept),
+		IN_FOLDER(each_comes_once_and_before_what_it_holds),
+		IN_FOLDER(a_directory_that_is_moved_ends_the_walk),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,15 @@
 #pragma once
 #include "tests/unit/test.h"
 
+// clang-format off
+// For a file whose tests have a folder each: its name is `folder`, and IN_FOLDER(test) is a test that has it.
+#define FOLDER_OF_A_TEST \
+	static struct folder folder; \
+	static int folder_begin(void **state) { (void)state; folder_make(&folder); return 0; } \
+	static int folder_end(void **state) { (void)state; folder_done(&folder); return 0; }
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_begin, folder_end)
+// clang-format on
+
 static inline void tempdir_parent(const struct folder *folder, const char *path)
 {
 	auto_str char *dir = str_dup(path);
