@@ -12,31 +12,28 @@ static void only_gpus_are_kept(void **state)
 		const char *allocatable, *text;
 	} rows[] = {
 		{ "{}", "" },
-		{ "{\"cpu\": \"8\", \"nvidia.com/gpu\": \"8\", \"memory\": \"16Gi\"}", "gpu=8" },
-		{ "{\"nvidia.com/gpu\": \"0\", \"nvidia.com/mig-1g.10gb\": \"0\"}", "" },
-		{ "{\"nvidia.com/mig-3g.40gb\": \"2\", \"nvidia.com/gpu\": \"4\", \"nvidia.com/mig-1g.10gb\": \"7\"}",
+		{ "{'cpu': '8', 'nvidia.com/gpu': '8', 'memory': '16Gi'}", "gpu=8" },
+		{ "{'nvidia.com/gpu': '0', 'nvidia.com/mig-1g.10gb': '0'}", "" },
+		{ "{'nvidia.com/mig-3g.40gb': '2', 'nvidia.com/gpu': '4', 'nvidia.com/mig-1g.10gb': '7'}",
 		  "gpu=4,mig-1g.10gb=7,mig-3g.40gb=2" },
-		{ "{\"nvidia.com/gpu.shared\": \"1k\", \"nvidia.com/mig-1g.10gb.shared\": \"2M\"}",
+		{ "{'nvidia.com/gpu.shared': '1k', 'nvidia.com/mig-1g.10gb.shared': '2M'}",
 		  "gpu.shared=1000,mig-1g.10gb.shared=2000000" },
-		{ "{\"nvidia.com/hostdev\": \"8\", \"nvidia.com/rdma_shared\": \"63\", \"nvidia.com/GA102GL_A10\": "
-		  "\"2\", "
-		  "\"amd.com/gpu\": \"8\"}",
+		{ "{'nvidia.com/hostdev': '8', 'nvidia.com/rdma_shared': '63', 'nvidia.com/GA102GL_A10': '2', "
+		  "'amd.com/gpu': '8'}",
 		  "" },
-		{ "{\"nvidia.com/gpu\": \"-1\", \"nvidia.com/gpu.a\": \"8m\", \"nvidia.com/gpu.b\": 8, "
-		  "\"nvidia.com/gpu.c\": "
-		  "\"kk\", \"nvidia.com/gpu.d\": \"1kk\", \"nvidia.com/gpu.e\": \"99999999999\", \"nvidia.com/gpu.f\": "
-		  "\"\"}",
+		{ "{'nvidia.com/gpu': '-1', 'nvidia.com/gpu.a': '8m', 'nvidia.com/gpu.b': 8, 'nvidia.com/gpu.c': 'kk', "
+		  "'nvidia.com/gpu.d': '1kk', 'nvidia.com/gpu.e': '99999999999', 'nvidia.com/gpu.f': ''}",
 		  "" },
-		{ "{\"nvidia.com/gpu.a-name-that-nobody-would-give-to-a-resource\": \"1\", "
-		  "\"nvidia.com/mig-and-another-one"
-		  "-that-leaves-no-room-for-more\": \"1\", \"nvidia.com/mig-1g\": \"3\"}",
+		{ "{'nvidia.com/gpu.a-name-that-nobody-would-give-to-a-resource': '1', "
+		  "'nvidia.com/mig-and-another-one-that-leaves-no-room-for-more': '1', 'nvidia.com/mig-1g': '3'}",
 		  "gpu.a-name-that-nobody-would-give-to-a-resource=1,mig-1g=3" },
 		{ "[]", "" },
-		{ "\"gpu\"", "" },
+		{ "'gpu'", "" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		char text[RESOURCES_TEXT];
-		auto_json json_t *allocatable = json_loads(rows[i].allocatable, JSON_DECODE_ANY, NULL);
+		auto_str char *json = quoted(rows[i].allocatable);
+		auto_json json_t *allocatable = json_loads(json, JSON_DECODE_ANY, NULL);
 		baseline_read_resources(allocatable, text);
 		if (!str_eq(text, rows[i].text))
 			fail_msg("%s: '%s'", rows[i].allocatable, text);
