@@ -71,11 +71,11 @@ struct row {
 #define MUTE .mute = true
 #define RECEIPT .receipt = true
 #define OURS RECEIPT, SLOT(WORK), PREVIOUS(OLD)
-#define PRIOR .prior = true
+#define PRIOR .prior = true // it was cordoned before us
 #define TOUCHED .touched = true
 #define WAITED .waited = true
 #define CORDONED .cordoned = true
-#define OPEN .is_open = true
+#define OPEN .is_open = true // somebody uncordoned it
 #define AGAIN(times) .again = times
 #define ATTEMPTS(times) .attempts = times
 #define TRIES(times) .tries = times
@@ -83,7 +83,7 @@ struct row {
 #define ANSWER(result_) .answer = RESULT_##result_
 #define FAILS(failing_) ANSWER(FAILED), .failing = FAILING_##failing_
 #define CHANGING(phase_, verb_) .phase = PHASE_##phase_, OURS, TOUCHED, ATTEMPTS(1), .go = VERB_##verb_
-#define NEWER .is_newer = true
+#define NEWER .is_newer = true // is the answer than the order
 #define AGO(seconds) .ago = seconds
 #define ORDERED(seconds) .ordered = seconds
 #define LATE .late = true
@@ -102,7 +102,7 @@ struct row {
 #define HALTED .halted = true
 #define ABORTED .aborted = true
 #define REVOKED .revoked = true
-#define KEEP .keep = true
+#define KEEP .keep = true // its cordon
 #define FOREIGN .foreign = true
 #define PAUSED .node_paused = true
 #define OPERANDS_PAUSED .is_paused_operands = true
