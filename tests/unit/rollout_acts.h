@@ -6,64 +6,16 @@
 #include "tests/unit/test.h"
 
 enum act {
-	ACT_LEDGER,
-	ACT_TICK,
-	ACT_HALT_RESUME,
-	ACT_PAUSE,
-	ACT_RETARGET,
-	ACT_DROP_LEASE,
-	ACT_OF_NODE, // the rest once per node
-	ACT_DECIDE = ACT_OF_NODE,
-	ACT_ACCEPT,
-	ACT_DONE,
-	ACT_TRANSIENT,
-	ACT_PERMANENT,
-	ACT_BROKEN,
-	ACT_HOLD,
-	ACT_LEAVE,
-	ACT_BLOCK,
-	ACT_REBOOT,
-	ACT_BOOT_LOAD,
-	ACT_CORDON,
-	ACT_UNCORDON,
-	ACT_DROP_LABEL,
-	ACT_DROP_RECEIPT,
-	ACT_DROP_GO,
-	ACT_DROP_ALL,
-	ACT_RETRY,
-	ACT_SKIP,
-	ACT_READY,
-	ACT_SPOIL,
-	ACT_END
+#define X(name, text) ACT_##name,
+#include "tests/unit/rollout_acts.def"
+#undef X
+	ACT_END,
+	ACT_OF_NODE = ACT_DECIDE // and those behind it
 };
 static const char *const act_names[ACT_END] = {
-	"ledger is written",
-	"a tick",
-	"resume",
-	"pause or go on",
-	"another target",
-	"the lease is deleted",
-	"coordinator acts on",
-	"agent accepts",
-	"agent: done",
-	"agent: transient",
-	"agent: permanent",
-	"agent: permanent, nothing loaded",
-	"a holder comes",
-	"holders leave",
-	"a budget blocks",
-	"reboot",
-	"boot loads the old",
-	"somebody cordons",
-	"somebody uncordons",
-	"label deleted",
-	"receipt deleted",
-	"order deleted",
-	"all keys deleted",
-	"retry asked",
-	"skip set or removed",
-	"ready or not",
-	"a key spoilt",
+#define X(name, text) text,
+#include "tests/unit/rollout_acts.def"
+#undef X
 };
 
 enum { UNSEEN = 3 }; // owner of a cordon: it was ours, is gone, and the coordinator has not looked since
