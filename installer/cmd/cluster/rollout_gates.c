@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout pause, resume, approve, abort, undo: requests of users as annotations of the policy (operator_requests.h),
-// never as an edit of it. After a conflict it is read again. rollout retry: of nodes, and of the policy of a halted pool.
+// never as an edit of it. After a conflict it is read again. rollout retry: of nodes, and a halted pool's policy.
 #include "base/core/date.h"
 #include "cluster/kube/api.h"
 #include "cluster/node_state/annotations.h"
