@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "next_kernel/boot_candidates.h"
 
-#include "next_kernel/boot_loader.h"
-
 #include <ctype.h>
 #include <errno.h>
 
-enum { KERNELS_MAX = 64 };
-static const char MODULES_DIR[] = "lib/modules";
+enum { KERNELS_MAX = 64, DEPLOYMENTS_MAX = 32 };
+static const char MODULES_DIR[] = "lib/modules", DEPLOY_DIR[] = "ostree/deploy";
 
 void boot_candidates_done(struct boot_candidates *c)
 {
@@ -18,8 +16,6 @@ void boot_candidates_done(struct boot_candidates *c)
 		root_done(&c->items[i].root);
 	}
 	free(c->items);
-	free(c->next);
-	free(c->next_by);
 	*c = (struct boot_candidates){ 0 };
 }
 
@@ -111,7 +107,7 @@ static bool has_candidate(const struct boot_candidates *c, const char *release)
 	return false;
 }
 
-static int add_root_candidates(const struct root *host, const char *where, const char *running,
+static int add_root_candidates(const struct root *host, const char *where, const char *running, bool is_next_root,
 			       struct boot_candidates *c, struct err *err)
 {
 	auto_root struct root root = ROOT_NONE;
@@ -129,6 +125,7 @@ static int add_root_candidates(const struct root *host, const char *where, const
 			return -1;
 		k.release = str_dup(release);
 		k.where = str_dup(where);
+		k.is_next = is_next_root || str_version_cmp(release, running) > 0;
 		k.lacks = lacks(&root, release);
 		make_candidate_stamp(&k);
 		c->items = mem_grow(c->items, c->count + 1, sizeof(k));
@@ -154,49 +151,47 @@ static void sort_candidates(struct boot_candidates *c)
 	}
 }
 
-// A root given for the next boot is the next one; else the boot loader decides.
-static void find_next(const struct root *host, const struct root *kern, const char *running, const struct strv *roots,
-		      struct boot_candidates *c)
+// ostree/deploy/OS/deploy/CHECKSUM.SERIAL; beside each lies CHECKSUM.SERIAL.origin.
+static bool is_deployment(const char *name)
 {
-	auto_boot_choice struct boot_choice next = { 0 };
-	auto_strv struct strv releases = { 0 };
-	for (size_t i = 0; i < c->count; i++) {
-		const struct boot_candidate *k = &c->items[i];
-		strv_add(&releases, str_dup(k->release));
-		if (roots && strv_has(roots, k->where) &&
-		    (!next.release || str_version_cmp(next.release, k->release) < 0)) {
-			boot_choice_done(&next);
-			next = (struct boot_choice){ .release = str_dup(k->release),
-						     .by = str_fmt("the root of the next boot, /%s", k->where) };
-		}
-	}
-	strv_add(&releases, str_dup(running));
-	if (next.release || boot_choice_read(host, kern, &releases, &next)) {
-		c->next = TAKE(next.release);
-		c->next_by = TAKE(next.by);
-	}
-	for (size_t i = 0; i < c->count; i++)
-		c->items[i].is_next = str_eq(c->items[i].release, c->next);
+	uint64_t serial;
+	auto_str char *checksum = str_ndup(name, strnlen(name, DIGEST_HEX));
+	return digest_is_hex(checksum) && name[DIGEST_HEX] == '.' && str_u64(name + DIGEST_HEX + 1, 10, &serial);
 }
 
-int boot_candidates_read(const struct root *host, const struct root *kern, const char *running,
-			 const struct strv *roots, struct boot_candidates *ret, struct err *err)
+// Root directories of deployments of ostree, below the host's root. What rpm-ostree and bootc install is one more of
+// them, with a kernel of its own, before any reboot.
+static void list_deployments(const struct root *host, struct strv *ret)
+{
+	struct err ignored;
+	auto_strv struct strv systems = { 0 };
+	root_list(host, DEPLOY_DIR, &systems, &ignored);
+	for (size_t i = 0; i < systems.count; i++) {
+		auto_strv struct strv names = { 0 };
+		auto_str char *dir = str_fmt("%s/%s/deploy", DEPLOY_DIR, systems.items[i]);
+		root_list(host, dir, &names, &ignored);
+		for (size_t k = 0; k < names.count && ret->count < DEPLOYMENTS_MAX; k++)
+			if (is_deployment(names.items[k]))
+				strv_add(ret, str_fmt("%s/%s", dir, names.items[k]));
+	}
+}
+
+int boot_candidates_read(const struct root *host, const char *running, const struct strv *roots,
+			 struct boot_candidates *ret, struct err *err)
 {
 	auto_boot_candidates struct boot_candidates c = { 0 };
-	auto_strv struct strv named = { 0 };
-	auto_ostree_deployments struct ostree_deployments all = { 0 };
+	auto_strv struct strv deployments = { 0 };
 	for (size_t i = 0; roots && i < roots->count; i++) {
-		strv_add(&named, str_dup(roots->items[i] + strspn(roots->items[i], "/")));
-		if (add_root_candidates(host, named.items[i], running, &c, err) < 0)
+		const char *where = roots->items[i] + strspn(roots->items[i], "/");
+		if (add_root_candidates(host, where, running, true, &c, err) < 0)
 			return -1;
 	}
-	if (add_root_candidates(host, "", running, &c, err) < 0)
+	if (add_root_candidates(host, "", running, false, &c, err) < 0)
 		return -1;
-	boot_ostree_read(host, kern, &all);
-	for (size_t i = 0; i < all.count; i++)
-		if (!all.items[i].is_booted && add_root_candidates(host, all.items[i].path, running, &c, err) < 0)
+	list_deployments(host, &deployments);
+	for (size_t i = 0; i < deployments.count; i++)
+		if (add_root_candidates(host, deployments.items[i], running, false, &c, err) < 0)
 			return -1;
-	find_next(host, kern, running, &named, &c);
 	sort_candidates(&c);
 	*ret = c;
 	c = (struct boot_candidates){ 0 };
@@ -218,8 +213,7 @@ static bool is_installed_kernel(const struct root *host, const char *release)
 
 int boot_installed_kernels(const struct root *host, const char *running, struct strv *ret, struct err *err)
 {
-	auto_strv struct strv names = { 0 };
-	auto_ostree_deployments struct ostree_deployments all = { 0 };
+	auto_strv struct strv names = { 0 }, deployments = { 0 };
 	if (root_list(host, MODULES_DIR, &names, err) < 0)
 		return -1;
 	if (running && !strv_has(&names, running))
@@ -227,11 +221,11 @@ int boot_installed_kernels(const struct root *host, const char *running, struct 
 	for (size_t i = 0; i < names.count; i++)
 		if (str_eq(names.items[i], running) || is_installed_kernel(host, names.items[i]))
 			strv_add(ret, str_dup(names.items[i]));
-	boot_ostree_read(host, host, &all); // the next one, and those that the machine could go back to
-	for (size_t i = 0; i < all.count; i++) {
+	list_deployments(host, &deployments); // the next one, and those that the machine could go back to
+	for (size_t i = 0; i < deployments.count; i++) {
 		struct err ignored;
 		auto_strv struct strv found = { 0 };
-		auto_str char *dir = str_fmt("%s/usr/lib/modules", all.items[i].path);
+		auto_str char *dir = str_fmt("%s/usr/lib/modules", deployments.items[i]);
 		root_list(host, dir, &found, &ignored);
 		for (size_t k = 0; k < found.count; k++)
 			if (!strv_has(ret, found.items[k]))

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that this machine may start after the running one, in the order in which they matter: the one that the
-// boot loader starts next, then the newest first (R-F1). Of the host's own root, of deployments of ostree that do not
-// run, and of directories where an updater has the root of the next boot (A/B partitions).
+// The kernels that this machine may start after the running one, the newest first (R-F1): of the host's own root, of
+// deployments of ostree, and of directories where an updater has the root of the next boot (A/B partitions).
+//
+// Boot loaders are not asked: distributions start the newest kernel that is installed. An entry that somebody chose,
+// for once or for good, may name an older one.
 //
 // Reads files only; a kernel that is still being installed lacks some, so that nothing is built for half a kernel.
 #pragma once
@@ -10,22 +12,20 @@
 
 struct boot_candidate {
 	char *release;
-	struct root root; // that has its files
-	char *where;      // "" = the host's own, else below it: "ostree/deploy/..."
-	bool is_next;
+	struct root root;           // that has its files
+	char *where;                // "" = the host's own, else below it: "ostree/deploy/..."
+	bool is_next;               // newer than the running one, or in a root of the next boot
 	char *lacks;                // what it has not yet; NULL = it is whole
 	char stamp[DIGEST_HEX + 1]; // changes when its files do, its headers' among them
 };
 struct boot_candidates {
 	struct boot_candidate *items;
 	size_t count;
-	char *next;    // release that the boot loader starts, which may be the running one; NULL = not known
-	char *next_by; // what said so
 };
 
 // roots: directories below the host's root, may be NULL; missing ones are ignored. At most a few dozen.
-int boot_candidates_read(const struct root *host, const struct root *kern, const char *running,
-			 const struct strv *roots, struct boot_candidates *ret, struct err *err);
+int boot_candidates_read(const struct root *host, const char *running, const struct strv *roots,
+			 struct boot_candidates *ret, struct err *err);
 void boot_candidates_done(struct boot_candidates *c);
 #define auto_boot_candidates __attribute__((cleanup(boot_candidates_done)))
 

@@ -28,8 +28,6 @@ void kernel_report_done(struct kernel_report *f)
 	free(f->items);
 	free(f->running);
 	free(f->driver);
-	free(f->next);
-	free(f->next_by);
 	*f = (struct kernel_report){ 0 };
 }
 
@@ -51,10 +49,15 @@ void kernel_report_set(struct kernel_report_entry *k, enum kernel_verdict verdic
 
 const struct kernel_report_entry *kernel_report_next(const struct kernel_report *f)
 {
-	if (str_eq(f->next, f->running) || !f->count)
-		return NULL;
-	const struct kernel_report_entry *k = kernel_report_find(f, f->next);
-	return k ? k : &f->items[0];
+	const struct kernel_report_entry *first = NULL;
+	for (size_t i = 0; i < f->count; i++) {
+		const struct kernel_report_entry *k = &f->items[i];
+		if (k->is_next && k->verdict != KERNEL_READY)
+			return k;
+		if (k->is_next && !first)
+			first = k;
+	}
+	return first;
 }
 
 static const char *report_entry_code(const struct kernel_report_entry *k)
@@ -65,7 +68,7 @@ static const char *report_entry_code(const struct kernel_report_entry *k)
 char *kernel_report_line(const struct kernel_report_entry *k)
 {
 	const char *code = report_entry_code(k);
-	return str_fmt("%s%s: %s%s%s: %s", k->release, k->is_next ? " starts next" : "", names[k->verdict],
+	return str_fmt("%s%s: %s%s%s: %s", k->release, k->is_next ? " may start next" : "", names[k->verdict],
 		       code ? ": " : "", code ? code : "", k->evidence);
 }
 
@@ -83,9 +86,8 @@ json_t *kernel_report_json(const struct kernel_report *f)
 						json_text(k->package), "stamp", k->stamp, "tries", (int)k->tries,
 						"not_before_s", (json_int_t)k->not_before_s));
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o}", "running", json_text(f->running), "driver",
-			 json_text(f->driver), "next", json_text(f->next), "next_by", json_text(f->next_by), "gate",
-			 f->is_gated, "kernels", list);
+	return json_pack("{s:o, s:o, s:b, s:o}", "running", json_text(f->running), "driver", json_text(f->driver),
+			 "gate", f->is_gated, "kernels", list);
 }
 
 static bool read_report_entry(const json_t *json, struct kernel_report_entry *k)
@@ -131,8 +133,6 @@ int kernel_report_read(const struct root *host, const char *boot_id, struct kern
 		return r;
 	*ret = (struct kernel_report){ .running = json_text_dup(json, "running"),
 				       .driver = json_text_dup(json, "driver"),
-				       .next = json_text_dup(json, "next"),
-				       .next_by = json_text_dup(json, "next_by"),
 				       .is_gated = json_is_true(json_object_get(json, "gate")) };
 	json_array_foreach(json_object_get(json, "kernels"), i, item)
 	{
@@ -155,13 +155,13 @@ static char *metrics_text(const struct kernel_report *f)
 		const struct kernel_report_entry *k = &f->items[i];
 		str_add(&text, "kmodsmith_kernel_ready{");
 		prometheus_label(&text, "kernel", k->release, ",");
-		prometheus_label(&text, "next", k == next ? "true" : "false", ",");
+		prometheus_label(&text, "next", k->is_next ? "true" : "false", ",");
 		prometheus_label(&text, "verdict", names[k->verdict], ",");
 		prometheus_label(&text, "code", report_entry_code(k) ? report_entry_code(k) : "", "}");
 		str_add(&text, " %d\n", k->verdict == KERNEL_READY);
 	}
 	prometheus_head(&text, "kmodsmith_next_kernel_ready", "gauge",
-			"Whether the kernel that the node starts next is the running one, or can be served.");
+			"Whether the node has a proven package for each kernel that may start next.");
 	str_add(&text, "kmodsmith_next_kernel_ready %d\n", !next || next->verdict == KERNEL_READY);
 	return text;
 }

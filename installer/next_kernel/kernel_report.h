@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether this node has a driver for each of its other kernels, known before any reboot: run/kmodsmith/kernels.json for
 // readers (status, doctor, an agent that reports to the cluster), run/kmodsmith/metrics/kernels.prom for a collector of
-// text files, and, if the site wants it, run/kmodsmith/reboot-blocked while the next kernel cannot be served.
+// text files, and, if the site wants it, run/kmodsmith/reboot-blocked while one that may start next cannot be served.
 //
 // The record is of this boot; what another boot wrote says nothing (R-F3). Each file appears whole, and only when it
 // says something new.
@@ -20,8 +20,8 @@ const char *kernel_verdict_name(enum kernel_verdict v); // "ready", "building", 
 
 struct kernel_report_entry {
 	char *release;
-	char *where; // below the host's root; "" = the host's own
-	bool is_next;
+	char *where;  // below the host's root; "" = the host's own
+	bool is_next; // may start next: see struct boot_candidate
 	enum kernel_verdict verdict;
 	int code;                   // 0 = nothing is in the way
 	char *evidence;             // one line
@@ -32,7 +32,6 @@ struct kernel_report_entry {
 };
 struct kernel_report {
 	char *running, *driver;            // driver: that packages are built of; NULL = none is requested
-	char *next, *next_by;              // what the boot loader starts; NULL = not known
 	bool is_gated;                     // the site wants no reboot into a kernel that cannot be served
 	struct kernel_report_entry *items; // in the order in which they matter
 	size_t count;
@@ -42,10 +41,11 @@ void kernel_report_done(struct kernel_report *f);
 
 const struct kernel_report_entry *kernel_report_find(const struct kernel_report *f, const char *release);
 void kernel_report_set(struct kernel_report_entry *k, enum kernel_verdict verdict, int code, const char *evidence);
-// The one that the next boot starts: what the boot loader says; where it is not known, the newest one. NULL = it is the
-// running one, or there is no other.
+// What stands for the next boot: of the kernels that may start next the first one without a package, else the first.
+// NULL = there is none.
+#define NO_NEWER_KERNEL "no kernel newer than the running one is installed"
 const struct kernel_report_entry *kernel_report_next(const struct kernel_report *f);
-// One line for people: "6.1.0-56 starts next: impossible: E_SOURCE_KERNEL: ...". Caller frees.
+// One line for people: "6.1.0-56 may start next: impossible: E_SOURCE_KERNEL: ...". Caller frees.
 char *kernel_report_line(const struct kernel_report_entry *k);
 
 // host: root of the host. 1 = written, 0 = the files are up to date.

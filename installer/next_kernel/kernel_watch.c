@@ -24,18 +24,8 @@ static void watch_subdirs(const struct kernel_watch *n, const char *dir, const c
 // Existing watches stay; missing directories are skipped.
 static void watch_kernel_dirs(const struct kernel_watch *n)
 {
-	static const char *const dirs[] = { MODULES,
-					    "boot",
-					    "boot/grub",
-					    "boot/grub2",
-					    "boot/loader",
-					    "boot/loader/entries",
-					    "efi/loader/entries",
-					    "boot/efi/loader/entries",
-					    "usr/src",
-					    "usr/src/kernels",
-					    "etc/kmodsmith", // which driver
-					    "run/ostree" };
+	static const char *const dirs[] = { MODULES, "boot", "usr/src", "usr/src/kernels",
+					    "etc/kmodsmith" }; // which driver
 	struct err ignored;
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		root_watch(n->host, dirs[i], n->fd, EVENTS, &ignored);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices changes to the kernels of a host: inotify on lib/modules and its directories, on what boot
-// loaders read, on headers, on deployments, and on the queue that a host's hooks write to (STATE/kernels). Events
-// arrive across mount namespaces.
+// Notices changes to the kernels of a host: inotify on lib/modules and its directories, on boot, on headers, on
+// deployments, and on the queue that a host's hooks write to (STATE/kernels). Events arrive across mount namespaces.
 //
 // An event says that a check is worthwhile, never what has happened: a kernel's files appear one by one, for a minute
 // or more, and depmod's renames come last. So check once it has been quiet for a while. Events can be lost, directories

@@ -473,13 +473,11 @@ static int list_report_candidates(struct prebuild *p, struct err *err)
 	struct kernel_report *f = &p->kernel_report;
 	const struct strv *only = p->request->only;
 	const char *running = p->facts->host.release;
-	if (boot_candidates_read(p->host, p->kern, running, p->request->roots, &p->boot_candidates, err) < 0 ||
+	if (boot_candidates_read(p->host, running, p->request->roots, &p->boot_candidates, err) < 0 ||
 	    boot_installed_kernels(p->host, running, &p->kept, err) < 0)
 		return -1;
 	*f = (struct kernel_report){ .running = str_dup(running),
 				     .driver = str_dup(p->request->driver),
-				     .next = str_dup(p->boot_candidates.next),
-				     .next_by = str_dup(p->boot_candidates.next_by),
 				     .is_gated = p->request->is_gated };
 	f->items = mem_alloc((p->boot_candidates.count + 1) * sizeof(*f->items));
 	for (size_t i = 0; i < p->boot_candidates.count; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packages for the kernels that this machine may start next, while the running one serves (R-F1): the same order as an
-// install's (the store, the sources that were named, a compile), each package proven against its kernel before it
-// counts. The running driver is neither touched nor checked.
+// Packages for the other kernels of this machine, while the running one serves (R-F1): the same order as an install's
+// (the store, the sources that were named, a compile), each package proven against its kernel before it counts. The
+// running driver is neither touched nor checked.
 //
 //   ready again        a package that was proven for the same files is not proven again
 //   will not change    a compile that failed for a reason of the inputs is not repeated until one of them changes

@@ -515,7 +515,7 @@ static int examine_next(struct doctor *x, struct err *err)
 	const struct kernel_report_entry *next = kernel_report_next(&f);
 	auto_str char *text = next ? kernel_report_line(next) : NULL;
 	if (!next)
-		add_finding(x, "next boot", DOCTOR_PASS, 0, "the running kernel %s boots next", f.running);
+		add_finding(x, "next boot", DOCTOR_PASS, 0, NO_NEWER_KERNEL);
 	else if (next->verdict == KERNEL_READY)
 		add_finding(x, "next boot", DOCTOR_PASS, 0, "%s", text);
 	else

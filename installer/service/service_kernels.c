@@ -19,16 +19,14 @@ static unsigned limit_seconds(unsigned seconds, unsigned otherwise)
 	return !seconds ? otherwise : seconds < DAY_S ? seconds : DAY_S;
 }
 
-// The kernels as they are now, in one digest; what the boot loader starts and the configuration are part of it.
+// The kernels as they are now, in one digest; the configuration is part of it.
 static int digest_kernels(const struct service_kernels *k, char ret[DIGEST_HEX + 1], size_t *ret_count, struct err *err)
 {
-	auto_str char *running = NULL, *text = NULL;
+	auto_str char *running = NULL, *text = str_dup("");
 	auto_boot_candidates struct boot_candidates c = { 0 };
 	if (root_line(k->request.kern, "proc/sys/kernel/osrelease", &running, err) < 0 ||
-	    boot_candidates_read(k->request.host, k->request.kern, running ? running : "", k->request.roots, &c, err) <
-		    0)
+	    boot_candidates_read(k->request.host, running ? running : "", k->request.roots, &c, err) < 0)
 		return -1;
-	str_add(&text, "%s\n", c.next ? c.next : "");
 	for (size_t i = 0; i < c.count; i++)
 		str_add(&text, "%s %s %s\n", c.items[i].release, c.items[i].stamp,
 			c.items[i].lacks ? c.items[i].lacks : "");

@@ -490,7 +490,7 @@ precompiled/repository/registry.c|auth
 precompiled/store/store_gc.c|gc
 installer/holders/unbind.c|unbind
 installer/cluster/coordinator/drain.c|evict
-installer/next_kernel/boot_loader.c|grub
+installer/next_kernel/boot_candidates.c|candidates
 TABLE
   assert_equal "$(sed -n '/^| where is it/,/^$/p' "$top/CONTRIBUTING.md" | grep -c '^| [a-z]')" $((found + 1)) # with the head
 }

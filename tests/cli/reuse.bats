@@ -276,17 +276,17 @@ EOF
   touch "$ROOT/lib/modules/$later"/{modules.builtin,vmlinuz}
   built() { echo 'CONFIG_CC_VERSION_TEXT="gcc (made up) 12.2.0"' >>"$ROOT/lib/modules/$later/config"; }
   kmodsmith watch --once
-  assert_line --regexp "^$later: impossible: E_NO_PACKAGE: .*the kernel with 'an unknown one'"
+  assert_line --regexp "^$later may start next: impossible: E_NO_PACKAGE: .*the kernel with 'an unknown one'"
   built
   kmodsmith watch --once --reuse on
   assert_status 0
-  assert_output --regexp "$later: ready: 535.261.03-open-$before-x86_64: nvidia.* made for|$later: ready: .*$before"
+  assert_output --regexp "$later may start next: ready: 535.261.03-open-$before-x86_64: nvidia.* made for|$later may start next: ready: .*$before"
   kmodsmith watch --once --reuse off
   assert_status 1
-  assert_line --regexp "^$later: impossible: E_NO_PACKAGE"
+  assert_line --regexp "^$later may start next: impossible: E_NO_PACKAGE"
   table "$later" module_layout=0x1 kfree=0x3
   built
   kmodsmith watch --once --reuse on
   assert_status 1
-  assert_line --regexp "^$later: impossible: E_ABI: .*kfree"
+  assert_line --regexp "^$later may start next: impossible: E_ABI: .*kfree"
 }

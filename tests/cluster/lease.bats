@@ -88,12 +88,11 @@ setup() { kube_needed && nodes_make; }
   cp machine/lib/modules/6.1.0-56-cloud-amd64/config "machine/lib/modules/$kernel/config"
   touch "machine/lib/modules/$kernel"/modules.{builtin,order,dep,dep.bin}
   echo image >"machine/boot/vmlinuz-$kernel"
-  ln -sfn "boot/vmlinuz-$kernel" machine/vmlinuz
   verb=(watch --once --kernel "$kernel")
   for i in {1..4}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
   ended 4
   assert_equal "$(compiles)" 1
-  assert_equal "$(grep -l "^$kernel starts next: ready: " log.* | wc -l)" 4
+  assert_equal "$(grep -l "^$kernel may start next: ready: " log.* | wc -l)" 4
   for i in {1..4}; do "$KMODSMITH" store ls --root "node$i" | grep -F "$kernel"; done
 }
 

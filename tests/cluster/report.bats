@@ -43,7 +43,6 @@ gate() { KMODSMITH_RUN_DIR=$ROOT/run/kmodsmith "$top/scripts/hooks/reboot-gate";
   cp "$ROOT"/lib/modules/6.1.0-56-cloud-amd64/config "$ROOT/lib/modules/$next/config"
   touch "$ROOT/lib/modules/$next"/modules.{builtin,order,dep,dep.bin}
   echo image >"$ROOT/boot/vmlinuz-$next"
-  ln -sfn "boot/vmlinuz-$next" "$ROOT/vmlinuz"
   pod
   assert_status 1
   refute [ "${stderr#*is not told}" != "$stderr" ]
@@ -155,7 +154,6 @@ needs_patch() {
     dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$ROOT" --keep-directory-symlink
   done
   touch "$ROOT/lib/modules/$K61"/modules.{dep,dep.bin} # depmod's
-  ln -sfn "boot/vmlinuz-$K61" "$ROOT/vmlinuz"
   echo 'Driver: none' >"$patches/pci_resize_resource.patch"
   if ! needs_patch; then # then it can be built without
     kmodsmith check --kernel "$K61" --source "$OPEN" --headers "${K61_HEADERS// /,}" --patches "$patches"
@@ -167,18 +165,18 @@ needs_patch() {
   pod --gate --source "$OPEN" --patches "$patches"
   assert_status 1
   refute [ "${stderr#*is not told}" != "$stderr" ]
-  assert_line --partial "$K61 starts next: impossible: E_SOURCE_KERNEL: driver $driver (open) does not compile"
+  assert_line --partial "$K61 may start next: impossible: E_SOURCE_KERNEL: driver $driver (open) does not compile"
   refute_regex "$stderr" 'compile +[0-9.]+ s'
   assert_equal "$(note)" "impossible $K61 E_SOURCE_KERNEL"
   assert_equal "$(events)" "Warning NextKernelUnservable"
-  assert_regex "$(events .message)" "^$K61 starts next: impossible: E_SOURCE_KERNEL: .*; next step: "
+  assert_regex "$(events .message)" "^$K61 may start next: impossible: E_SOURCE_KERNEL: .*; next step: "
   kmodsmith status
-  assert_line --partial "kernel $K61 starts next: impossible: E_SOURCE_KERNEL"
+  assert_line --partial "kernel $K61 may start next: impossible: E_SOURCE_KERNEL"
   kmodsmith doctor
   assert_line --regexp '^warn +next boot +E_SOURCE_KERNEL: '
   run gate
   assert_failure 1
-  assert_output --partial "no reboot: $K61 starts next: impossible: E_SOURCE_KERNEL"
+  assert_output --partial "no reboot: $K61 may start next: impossible: E_SOURCE_KERNEL"
   # With it the pair can be built.
   kmodsmith check --kernel "$K61" --source "$OPEN" --headers "${K61_HEADERS// /,}"
   assert_status 20

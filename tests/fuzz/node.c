@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a host that boot loaders, package managers, administrators and kernels write, what runtimes hand to hooks,
+// Files of a host that package managers, administrators and kernels write, what runtimes hand to hooks,
 // and our own records, which everybody with a place in the host's run/ can write.
 #include "acquire/matrix.h"
 #include "base/file/mountinfo.h"
@@ -16,33 +16,7 @@
 #include "host/pci.h"
 #include "journal/journal.h"
 #include "journal/optional_modules.h"
-#include "next_kernel/boot_loader.h"
 #include "tests/fuzz/fuzz.h"
-
-#define EFI(name) ("sys/firmware/efi/efivars/" name "-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f")
-
-FUZZ_TARGET(boot_loader)
-{
-	static const char *const paths[] = {
-		"boot/grub/grub.cfg",           "boot/grub/grubenv",       "boot/grub2/grub.cfg",
-		"boot/grub2/grubenv",           "boot/loader/loader.conf", "boot/loader/entries/",
-		"efi/loader/loader.conf",       "efi/loader/entries/",     "etc/default/grub",
-		EFI("LoaderEntryOneShot"),      EFI("LoaderEntryDefault"), "proc/cmdline",
-		"run/ostree/staged-deployment", "etc/kernel/cmdline",      NULL
-	};
-	const struct root *root = fuzz_tree(data, len, paths);
-	auto_strv struct strv releases = { 0 };
-	auto_boot_choice struct boot_choice b = { 0 };
-	struct ostree_deployments d = { 0 };
-	strv_add(&releases, str_dup("6.1.0-1-amd64"));
-	strv_add(&releases, str_dup("6.1.0-2-amd64"));
-	boot_ostree_read(root, root, &d);
-	boot_ostree_done(&d);
-	bool is_known = boot_choice_read(root, root, &releases, &b);
-	if (is_known && !strv_has(&releases, b.release))
-		abort(); // a kernel that there is not
-	return is_known;
-}
 
 FUZZ_TARGET(modprobe) // modprobe.d, the command line, and files of the driver container's contract
 {

@@ -8,7 +8,7 @@
 static const char NODE[] = "/api/v1/nodes/n1";
 
 struct says {
-	const char *release; // NULL = the running kernel starts next
+	const char *release; // NULL = no newer kernel
 	enum kernel_verdict verdict;
 	int code;
 	const char *evidence;
@@ -16,7 +16,7 @@ struct says {
 
 static struct kernel_report kernel_report_of(const struct says *says)
 {
-	struct kernel_report f = { .running = str_dup("6.1"), .next = str_dup(says->release ? says->release : "6.1") };
+	struct kernel_report f = { .running = str_dup("6.1") };
 	f.items = mem_alloc(sizeof(*f.items));
 	f.count = 1;
 	f.items[0] = (struct kernel_report_entry){ .release = str_dup(says->release ? says->release : "6.0"),
@@ -50,7 +50,7 @@ static const struct step {
 	const char *event; // how it begins; NULL = there is none
 	const char *next;  // how it ends
 } steps[] = {
-	{ "the running kernel starts next: nothing to report", { 0 }, NULL, NULL, NULL },
+	{ "no newer kernel: nothing to report", { 0 }, NULL, NULL, NULL },
 	{ "a kernel that only waits for its compile causes no Event",
 	  { "6.2", KERNEL_NEEDS_BUILD, 0, "no package" },
 	  "needs-build 6.2",
@@ -60,7 +60,7 @@ static const struct step {
 	{ "it cannot be served",
 	  { "6.2", KERNEL_IMPOSSIBLE, E_BUILD, "it says \"no\"" },
 	  "impossible 6.2 E_BUILD",
-	  "Warning NextKernelUnservable 6.2 starts next: impossible: E_BUILD: it says \"no\"; next step: ",
+	  "Warning NextKernelUnservable 6.2 may start next: impossible: E_BUILD: it says \"no\"; next step: ",
 	  "look for a newer driver or a patch for this kernel" },
 	{ "the same with other evidence is no change",
 	  { "6.2", KERNEL_IMPOSSIBLE, E_BUILD, "it says \"never\"" },
@@ -70,24 +70,24 @@ static const struct step {
 	{ "another reason",
 	  { "6.2", KERNEL_NEEDS_BUILD, E_HEADERS_NOT_FOUND, "tried" },
 	  "needs-build 6.2 E_HEADERS_NOT_FOUND",
-	  "Warning NextKernelUnservable 6.2 starts next: needs-build: E_HEADERS_NOT_FOUND: tried; next step: ",
+	  "Warning NextKernelUnservable 6.2 may start next: needs-build: E_HEADERS_NOT_FOUND: tried; next step: ",
 	  "--headers-archive DIR" },
 	{ "it is good again",
 	  { "6.2", KERNEL_BUILDING, 0, "pid 7" },
 	  "building 6.2",
-	  "Normal NextKernelServable 6.2 starts next: building: pid 7",
+	  "Normal NextKernelServable 6.2 may start next: building: pid 7",
 	  "pid 7" },
 	{ "it stays good", { "6.2", KERNEL_READY, 0, "proven" }, "ready 6.2", NULL, NULL },
 	{ "a newer one cannot be served",
 	  { "6.3", KERNEL_IMPOSSIBLE, E_SOURCE_KERNEL, "too new" },
 	  "impossible 6.3 E_SOURCE_KERNEL",
-	  "Warning NextKernelUnservable 6.3 starts next: impossible: E_SOURCE_KERNEL: too new; next step: ",
+	  "Warning NextKernelUnservable 6.3 may start next: impossible: E_SOURCE_KERNEL: too new; next step: ",
 	  "" },
-	{ "it was removed: the running kernel starts next",
+	{ "it was removed",
 	  { 0 },
 	  NULL,
-	  "Normal NextKernelServable the running kernel starts next",
-	  "next" },
+	  "Normal NextKernelServable no kernel newer than the running one is installed",
+	  "installed" },
 	{ "and nothing more is reported", { 0 }, NULL, NULL, NULL },
 };
 

@@ -49,7 +49,7 @@ export PATH=/usr/bin:$PATH # before busybox
 # What dpkg and Debian's maintainer scripts need of a system.
 mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /etc/kernel/postinst.d
 : >/var/lib/dpkg/status
-printf '#!/bin/sh\nln -sfn "${3#/}" /vmlinuz\n' >/usr/bin/linux-update-symlinks # of linux-base, which is Perl with modules
+printf '#!/bin/sh\n' >/usr/bin/linux-update-symlinks # of linux-base, which is Perl with modules
 printf '#!/bin/sh\n' >/usr/bin/ldconfig
 chmod +x /usr/bin/*
 t "the hooks are installed" sh /files/install.sh --gate
@@ -61,11 +61,10 @@ loaded=$(cat /sys/module/nvidia/srcversion)
 t "a reboot may come" /etc/kmodsmith/reboot-gate
 t "dpkg installs the next kernel and its headers" dpkg --force-depends --force-script-chrootless -i /files/*.deb
 installed=$(uptime_s)
-is "  the boot loader starts it next" "$(readlink /vmlinuz)" "boot/vmlinuz-$K61"
 t "  its package is ready before the reboot" until_true grep -q '"verdict": "ready"' $record
 echo "# ready for the next kernel $(($(uptime_s) - installed)) s after dpkg, 10 s of them quiet, in an emulated machine"
 t "  status" kmodsmith status
-like "  status tells it" "$out" "^kernel $K61 starts next: ready: .*CRCs equal"
+like "  status tells it" "$out" "^kernel $K61 may start next: ready: .*CRCs equal"
 t "  the gate is open" /etc/kmodsmith/reboot-gate
 is "  the driver was not touched" "$(cat /sys/module/nvidia/srcversion) $(modules)" "$loaded nvidia nvidia_modeset nvidia_uvm "
 kill $init

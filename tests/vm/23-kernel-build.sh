@@ -93,8 +93,7 @@ if [ -z "${switched-}" ]; then
     $root/etc/kernel/postinst.d
   : >$root/var/lib/dpkg/status
   # Of linux-base, where it is Perl with modules.
-  printf '#!/bin/sh\nln -sfn "${3#/}" /vmlinuz\n' >$root/usr/bin/linux-update-symlinks
-  chmod +x $root/usr/bin/linux-update-symlinks
+  ln -sf true $root/usr/bin/linux-update-symlinks
   [ -x $root/usr/sbin/ldconfig ] || ln -s ../bin/true $root/usr/sbin/ldconfig
   /usr/bin/mke2fs -q -t ext4 "$(disk disk)"
   mount -t ext4 "$(disk disk)" $root$state
@@ -114,10 +113,9 @@ like "the driver of the package is loaded" "$loaded" "^$SMALL_VERSION [0-9A-F]+ 
 t "a reboot may come" /etc/kmodsmith/reboot-gate
 t "dpkg installs the next kernel and its headers" dpkg --force-depends --force-script-chrootless -i /files/*.deb
 installed=$(now_cs)
-is "the boot loader starts the next kernel" "$(readlink /vmlinuz)" boot/vmlinuz-$next
 t "init compiles for the next kernel" until_true grep -q '"verdict": "building"' $record
 t_fails 1 "no reboot may come during the compile" /etc/kmodsmith/reboot-gate
-like "the gate says that the next kernel is building" "$out" "no reboot: $next starts next: building"
+like "the gate says that the next kernel is building" "$out" "no reboot: $next may start next: building"
 t "half of the objects are compiled" until_true grep -q 'compile 50% (1 of 2)' $log
 echo "# half-way $(since "$installed") s after dpkg, 10 s of them quiet"
 t "kill -9 of init, and of who compiles" kill_all
@@ -134,7 +132,7 @@ grep '^kmodsmith: compile .* s ' $log | sed 's/^/# /'
 like "the package is compiled here, with the kernel's compiler" "$(cat $log)" \
   '^kmodsmith: compile +[0-9.]+ s .* 2 objects with gcc-[0-9]+ \(Debian '
 t "status is right with the package for the next kernel" kmodsmith status
-like "status says that the package was proven for the next kernel" "$out" "^kernel $next starts next: ready: .*CRCs equal"
+like "status says that the package was proven for the next kernel" "$out" "^kernel $next may start next: ready: .*CRCs equal"
 t "a reboot may come again" /etc/kmodsmith/reboot-gate
 like "the store has the package for the next kernel" "$(kmodsmith store ls)" "$SMALL_VERSION .*$next"
 is "the compile does not touch the driver" "$(driver)" "$loaded"

@@ -6,7 +6,7 @@
 static int write_event(struct kube *k, const char *node, const struct kernel_report_entry *next, bool is_bad,
 		       struct err *err)
 {
-	auto_str char *line = next ? kernel_report_line(next) : str_dup("the running kernel starts next"), *text = NULL;
+	auto_str char *line = next ? kernel_report_line(next) : str_dup(NO_NEWER_KERNEL), *text = NULL;
 	if (is_bad)
 		text = str_fmt("%s; next step: %s", line, err_info(next->code)->next);
 	struct api_event event = { .node = node,

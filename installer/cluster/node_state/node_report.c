@@ -82,7 +82,7 @@ static void describe_next_kernel(const struct kernel_report *kernels, struct nod
 		return;
 	}
 	if (!next) {
-		set_condition(ret, "True", "SameKernel", str_dup("the running kernel starts next"));
+		set_condition(ret, "True", "NoNewerKernel", str_dup(NO_NEWER_KERNEL));
 		return;
 	}
 	auto_str char *line = kernel_report_line(next);

@@ -50,11 +50,11 @@ static const struct opt opts[] = {
 	{ "mofed-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, rdma.timeout_s),
 	  "with --rdma: deadline for the network driver to be loaded, which the GPUs do not wait for; default 1200" },
 	{ "no-watch", 0, NULL, "KMODSMITH_NO_WATCH", OPT_FLAG, offsetof(struct values, is_without_watch),
-	  "do not prebuild for the kernels that this machine may start next; see `kmodsmith watch`" },
+	  "do not prebuild for the other kernels of this machine; see `kmodsmith watch`" },
 	{ "next-root", 0, "DIR,...", "KMODSMITH_NEXT_ROOT", OPT_LIST, offsetof(struct values, next_roots),
 	  "where an updater has the root of the next boot, as `kmodsmith watch` takes it" },
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct values, is_gated),
-	  "keep /run/kmodsmith/reboot-blocked while there is no package for the kernel that starts next" },
+	  "keep /run/kmodsmith/reboot-blocked while a kernel that may start next has no package" },
 	{ "agent", 0, NULL, "KMODSMITH_AGENT", OPT_FLAG, offsetof(struct values, is_agent),
 	  "carry out the orders of a rollout, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges; "
 	  "not with --operator" },

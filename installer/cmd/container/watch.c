@@ -22,7 +22,7 @@ static const struct opt opts[] = {
 	{ "once", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, is_once),
 	  "check once, prebuild what is missing, and exit" },
 	{ "limit", 0, "N", NULL, OPT_UINT, offsetof(struct watch_values, limit),
-	  "compile for N kernels at most: the next one first, then the newest; default 4" },
+	  "compile for N kernels at most, the newest first; default 4" },
 	{ "interval", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct watch_values, interval_s),
 	  "check at least this often; default 900" },
 	{ "quiet-time", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct watch_values, quiet_s),
@@ -30,7 +30,7 @@ static const struct opt opts[] = {
 	{ "next-root", 0, "DIR,...", "KMODSMITH_NEXT_ROOT", OPT_LIST, offsetof(struct watch_values, next_roots),
 	  "where an updater has the root of the next boot, as a path of the host (A/B partitions)" },
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct watch_values, is_gated),
-	  "keep /run/kmodsmith/reboot-blocked while there is no package for the kernel that starts next" },
+	  "keep /run/kmodsmith/reboot-blocked while a kernel that may start next has no package" },
 	{ "no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG,
 	  offsetof(struct watch_values, job.is_compile_forbidden), "use packages only" },
 	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct watch_values, job.reuse),
@@ -226,11 +226,6 @@ static void show_kernel_report(const struct watch_values *v, const struct kernel
 		show_json(json);
 		return;
 	}
-	if (f->next)
-		printf("next: %s%s (%s)\n", f->next, str_eq(f->next, f->running) ? ", the running kernel" : "",
-		       f->next_by);
-	else
-		printf("next: not known\n");
 	for (size_t i = 0; i < f->count; i++) {
 		auto_str char *line = kernel_report_line(&f->items[i]);
 		printf("%s\n", line);
@@ -328,8 +323,8 @@ static int run_watch(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_watch = {
 	.name = "watch",
 	.help = "prebuild for kernels that appear, and warn before the reboot",
-	.about = "Finds the kernels that this machine may start next, and puts a proven package for each of them into "
-		 "the store\nbefore the reboot: from the store, --from, or a compile at the lowest priority. The "
+	.about = "Finds the other kernels of this machine, and puts a proven package for each of them into the store\n"
+		 "before the reboot: from the store, --from, or a compile at the lowest priority. The "
 		 "running driver is not touched.\n`kmodsmith status` and `doctor` show the result, as do "
 		 "/run/kmodsmith/kernels.json and\n/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit "
 		 "status 0: every kernel is ready; 1: one is not.\n\n  kmodsmith watch --once --driver 535.261.03 "

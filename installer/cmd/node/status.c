@@ -275,8 +275,8 @@ const struct cmd cmd_status = {
 	.about = "Measures and changes nothing; opens no GPU, unless it is told to. Exit status 0: ready, or no NVIDIA "
 		 "function here; 1: not ready.\nAlso "
 		 "shows the result of the last run on this node, from /run/kmodsmith/status.json, and the last good "
-		 "driver\nand earlier failures, from the journal; see kmodsmith-recovery(7). Last come the kernels "
-		 "that this machine may\nstart next, as `kmodsmith watch` found them.\n\n"
+		 "driver\nand earlier failures, from the journal; see kmodsmith-recovery(7). Last come the other "
+		 "kernels of this\nmachine, as `kmodsmith watch` found them.\n\n"
 		 "  kmodsmith status\n"
 		 "  kmodsmith status --json | jq .ready\n",
 	.opts = { opts, common_opts },
