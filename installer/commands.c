@@ -21,7 +21,6 @@ extern const struct cmd
 	cmd_driver_manager_uninstall,
 	cmd_driver_manager_preflight,
 	cmd_build,
-	cmd_rebuild,
 	cmd_logs,
 	cmd_check,
 	cmd_fetch,
@@ -87,7 +86,6 @@ const struct cmd *const commands[] = {
 	&cmd_driver_manager_uninstall,
 	&cmd_driver_manager_preflight,
 	&cmd_build,
-	&cmd_rebuild,
 	&cmd_logs,
 	&cmd_check,
 	&cmd_fetch,
@@ -157,7 +155,7 @@ const struct group groups[] = {
 // Every command of one word and every group once.
 const struct command_section sections[] = {
 	{ "The driver on this machine", "install plan status doctor check unload holders nodes watch" },
-	{ "Packages", "build rebuild logs fetch push store pack bundle" },
+	{ "Packages", "build logs fetch push store pack bundle" },
 	{ "Trust and sources", "sign trust net" },
 	{ "Clusters", "rollout coordinator agent" },
 	{ "Containers and pods", "init probe serve report peermem driver-manager dtk cdi cdi-hook" },

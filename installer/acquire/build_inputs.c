@@ -17,24 +17,6 @@ static void add_input(json_t *inputs, const char *name, const char *hex, const c
 	json_array_append_new(inputs, one);
 }
 
-// The digests that are recorded under a name, of this kind; NULL = of any.
-static void find_recorded(const json_t *recorded, const char *name, const char *kind, struct strv *ret)
-{
-	for (size_t i = 0; i < json_array_size(recorded); i++) {
-		const json_t *one = json_array_get(recorded, i);
-		const char *of = json_string_value(json_object_get(json_object_get(one, "annotations"), OF)),
-			   *hex = statement_dependency_digest(one);
-		if (hex && str_eq(json_string_value(json_object_get(one, "name")), name) && (!kind || str_eq(of, kind)))
-			strv_add(ret, str_dup(hex));
-	}
-	strv_sort(ret);
-}
-
-static int refuse_input(const char *what, const char *found, const char *expected, struct err *err)
-{
-	return err_set(err, E_DIGEST, "%s: sha256:%s, but the package was built from sha256:%s", what, found, expected);
-}
-
 static int digest_files(const struct strv *files, struct strv *ret, struct err *err)
 {
 	for (size_t i = 0; i < files->count; i++) {
@@ -62,56 +44,18 @@ static int digest_header_tree(const struct tree *tree, char ret[DIGEST_HEX + 1],
 	return 0;
 }
 
-// The header store names what it unpacked from files by their digests.
-static bool is_unpacked_from(const struct tree *tree, const struct strv *digests)
-{
-	char hex[DIGEST_HEX + 1];
-	auto_str char *joined = strv_join(digests, "\n");
-	const char *slash = strrchr(tree->root.name, '/');
-	digest_data(joined, strlen(joined), hex);
-	return slash && str_eq(slash + 1, hex);
-}
-
-// By file, where the package was built from files. 1 = done, 0 = it was a tree.
-static int check_header_files(const struct compile_request *request, const struct tree *tree, struct strv *found,
-			      struct err *err)
-{
-	auto_strv struct strv wanted = { 0 };
-	find_recorded(request->recorded, STATEMENT_HEADERS, OF_FILE, &wanted);
-	if (!wanted.count)
-		return 0;
-	auto_str char *expected = strv_join(&wanted, ", sha256:"), *have = strv_join(found, ", sha256:");
-	if (!found->count && !is_unpacked_from(tree, &wanted))
-		return err_set(err, E_DIGEST,
-			       "kernel headers: '%s' is a tree, but the package was built from package files: give "
-			       "sha256:%s with --headers",
-			       tree->root.name, expected);
-	if (found->count && !str_eq(have, expected))
-		return refuse_input("kernel headers (--headers)", have, expected, err);
-	if (!found->count)
-		for (size_t i = 0; i < wanted.count; i++)
-			strv_add(found, str_dup(wanted.items[i]));
-	return 1;
-}
-
 static int add_headers(const struct compile_request *request, const struct tree *tree, json_t *inputs, struct err *err)
 {
-	auto_strv struct strv files = { 0 }, wanted = { 0 };
+	auto_strv struct strv files = { 0 };
 	char hex[DIGEST_HEX + 1];
 	if (request->headers && digest_files(request->headers, &files, err) < 0)
 		return -1;
-	int r = request->recorded ? check_header_files(request, tree, &files, err) : files.count > 0;
-	if (r < 0)
-		return -1;
-	for (size_t i = 0; i < files.count && r > 0; i++)
+	for (size_t i = 0; i < files.count; i++)
 		add_input(inputs, STATEMENT_HEADERS, files.items[i], OF_FILE);
-	if (r > 0)
+	if (files.count)
 		return 0;
 	if (digest_header_tree(tree, hex, err) < 0)
 		return -1;
-	find_recorded(request->recorded, STATEMENT_HEADERS, OF_TREE, &wanted);
-	if (wanted.count && !str_eq(wanted.items[0], hex))
-		return refuse_input("kernel headers (the tree's names and contents)", hex, wanted.items[0], err);
 	add_input(inputs, STATEMENT_HEADERS, hex, OF_TREE);
 	return 0;
 }
@@ -119,10 +63,6 @@ static int add_headers(const struct compile_request *request, const struct tree 
 int build_inputs_open(const struct compile_request *request, const struct tree *tree, json_t **ret, struct err *err)
 {
 	auto_json json_t *inputs = json_array();
-	auto_strv struct strv wanted = { 0 };
-	find_recorded(request->recorded, STATEMENT_SOURCE, NULL, &wanted);
-	if (wanted.count && !str_eq(wanted.items[0], request->source->digest))
-		return refuse_input("driver source", request->source->digest, wanted.items[0], err);
 	add_input(inputs, STATEMENT_SOURCE, request->source->digest, NULL);
 	if (add_headers(request, tree, inputs, err) < 0)
 		return -1;
@@ -130,16 +70,11 @@ int build_inputs_open(const struct compile_request *request, const struct tree *
 	return 0;
 }
 
-int build_inputs_builder(const struct compile_request *request, const struct root *base, json_t *inputs,
-			 struct err *err)
+int build_inputs_builder(const struct root *base, json_t *inputs, struct err *err)
 {
-	auto_strv struct strv wanted = { 0 };
 	const char *slash = strrchr(base->name, '/'), *hex = slash ? slash + 1 : base->name;
 	if (!digest_is_hex(hex)) // unpacked under the digest of its content, see acquire_builder()
 		return err_set(err, E_SYSTEM, "the builder root '%s' is not named by its digest", base->name);
-	find_recorded(request->recorded, STATEMENT_BUILDER, NULL, &wanted);
-	if (wanted.count && !str_eq(wanted.items[0], hex))
-		return refuse_input("builder root", hex, wanted.items[0], err);
 	add_input(inputs, STATEMENT_BUILDER, hex, NULL);
 	return 0;
 }

@@ -7,11 +7,10 @@
 #include "precompiled/package/package.h"
 
 // The driver source and the kernel headers: package files each by its SHA-256, another tree by one over the names and
-// contents of the directories that a compile sees. E_DIGEST: request->recorded has others, and nothing is compiled.
+// contents of the directories that a compile sees.
 int build_inputs_open(const struct compile_request *request, const struct tree *tree, json_t **ret, struct err *err);
-// The root of the builder image. E_DIGEST: request->recorded has another.
-int build_inputs_builder(const struct compile_request *request, const struct root *base, json_t *inputs,
-			 struct err *err);
+// The root of the builder image.
+int build_inputs_builder(const struct root *base, json_t *inputs, struct err *err);
 // The statement's predicate for what was compiled of them.
 json_t *build_inputs_predicate(const struct compile_request *request, const struct tree *tree,
 			       const struct build_outcome *done, const struct package_key *key, json_t *inputs);

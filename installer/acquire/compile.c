@@ -321,7 +321,7 @@ static int build_anywhere(const struct compile_request *request, const struct tr
 	}
 	progress_note(progress, "no compiler of this machine fits; trying those of the builder image at '%s'",
 		      base.name);
-	if (build_inputs_builder(request, &base, inputs, err) < 0)
+	if (build_inputs_builder(&base, inputs, err) < 0)
 		return -1;
 	if (build_with(request, tree, flavour, &base, output, progress, ret, err) == 0)
 		return 0;

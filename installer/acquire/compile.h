@@ -52,9 +52,6 @@ struct compile_request {
 	unsigned jobs, timeout_s;         // 0 = choose
 	bool is_rt_allowed, is_cache_off; // without the cache, cores are compiled, too
 	bool is_core_only;                // compile_cores() and compile_core_plan() set it
-	// Dependencies in the statement of a package that is to be built again: E_DIGEST for other inputs, before a
-	// compiler runs. NULL = there is none.
-	const json_t *recorded;
 	// Where to put the package; asked when there is one.
 	int (*output)(void *ctx, const struct layout **ret, struct err *err);
 	void *output_ctx;

@@ -5,7 +5,8 @@
 // package came into this store.
 //
 // The package's labels say the same as far as they go, and are covered by its digest: a statement that contradicts them
-// is false, whoever signed it. What only the statement has are the inputs themselves, which make a rebuild possible.
+// is false, whoever signed it. What only the statement has are the inputs themselves, of which the package can be built
+// again.
 #pragma once
 #include "precompiled/trust/signature.h"
 
