@@ -2,7 +2,7 @@
 // dnf 4 or 5, with its caches in a directory of ours; dnf(8), dnf5(8), dnf.conf(5), rpmkeys(8). The host's database of
 // packages is not looked at, so what dnf reads from it is taken from os-release.
 #include "base/core/date.h"
-#include "base/crypto/cms.h"
+#include "base/crypto/key.h"
 #include "host/kernel.h"
 #include "kmod/sandbox/sandbox.h"
 #include "package_manager/package_manager_internal.h"
@@ -96,7 +96,7 @@ static char *bad_entitlement(const struct root *host, const char *line)
 		return NULL;
 	if (root_read(host, path, &text, NULL, &ignored) <= 0)
 		return str_fmt("the host has no '%s'", path);
-	if (!cms_certificate_end(text, &end) || end >= time(NULL))
+	if (!key_certificate_end(text, &end) || end >= time(NULL))
 		return NULL;
 	auto_str char *date = date_text(end);
 	return str_fmt("'%s' ended on %s", path, date);

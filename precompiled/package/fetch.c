@@ -219,7 +219,7 @@ static int read_trust(const struct fetch *f, struct repository *r, struct reposi
 {
 	if (!f->trust)
 		return 0;
-	trust_rule(f->trust, r->name, f->now, &ret->rule);
+	trust_rule(f->trust, r->name, &ret->rule);
 	int has_catalog = catalog_check(r, &ret->rule, f->state, f->now, &ret->catalog, err);
 	ret->has_catalog = has_catalog > 0;
 	return has_catalog < 0 ? -1 : 0;
@@ -326,8 +326,7 @@ enum { REFUSED_MAX = 8 }; // packages of a repository, each of which costs a loo
 // the catalogue, which is no oversight; and without keys no package is better than the newest.
 static bool is_older_asked(const struct package_want *want, const struct repository_trust *t, int code)
 {
-	return want->branch && (t->rule.count || t->rule.anchor) &&
-	       (code == E_UNTRUSTED || code == E_UNSIGNED || code == E_FORGED);
+	return want->branch && t->rule.count && (code == E_UNTRUSTED || code == E_UNSIGNED || code == E_FORGED);
 }
 
 // Without those that were refused; err says why the last of them was, and tag names it.

@@ -181,7 +181,7 @@ static int check_source(const struct kept_package *k, const char *source, bool i
 {
 	auto_trust_rule struct trust_rule rule = { 0 };
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
-	trust_rule(k->trust, source, k->p->taken, &rule);
+	trust_rule(k->trust, source, &rule);
 	rule.is_kept = true;
 	rule.is_unsigned_accepted &= is_known;
 	if (is_known && rule.catalog == TRUST_CATALOG_REQUIRED && !k->p->catalog)

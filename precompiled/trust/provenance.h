@@ -7,8 +7,7 @@
 // package taken by an older version has no record: if signed, some entry of the policy must accept the signatures; if
 // unsigned, it counts as given by hand.
 //
-// Current keys, thresholds, anchors and revocation lists apply, for the original repository. Only certificates are
-// checked for the time when the package was taken: one that expired since then is not revoked.
+// Current keys and thresholds apply, for the original repository.
 #pragma once
 #include "precompiled/trust/signature.h"
 

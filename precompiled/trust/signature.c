@@ -17,7 +17,7 @@ struct signature_checker {
 	const struct trust_rule *rule;
 	const json_t *labels; // looks for signed statements of how the package with these was built; NULL = signatures
 	struct signature_verdict verdict;
-	struct strv strangers;     // ids and certificates of signers outside the rule
+	struct strv strangers;     // ids of signers outside the rule
 	size_t seen;               // signatures, readable or not
 	bool was_cut;              // there are more signatures than we check
 	char *forged, *unreadable; // the first of each, for the message
@@ -176,32 +176,6 @@ static int check_cosign_tag(struct signature_checker *c, struct err *err)
 	return 0;
 }
 
-static int check_cms(struct signature_checker *c, const char *data, size_t len, const char *what, struct err *err)
-{
-	auto_str char *ref = oci_digest_text(c->manifest_hex), *content = NULL;
-	auto_cms_verdict struct cms_verdict v = { 0 };
-	char hex[DIGEST_HEX + 1];
-	size_t content_len = 0;
-	if (!c->rule->anchor) {
-		c->seen++;
-		add_stranger(c, "a certificate, but no anchor is set");
-		return 0;
-	}
-	int r = repository_manifest(c->repository, ref, &content, &content_len, hex, err);
-	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "%s has no %s", c->repository->name, ref);
-	c->seen++;
-	if (cms_verify(c->rule->anchor, c->rule->now, c->rule->is_kept, data, len, content, content_len, &v) > 0) {
-		accept_signer(c, v.id, v.subject);
-	} else if (v.is_wrong) {
-		note_first(&c->forged, str_fmt("%s by %s does not verify", what, v.subject));
-	} else {
-		auto_str char *who = str_fmt("%s (%s)", v.subject ? v.subject : what, v.why);
-		add_stranger(c, who);
-	}
-	return 0;
-}
-
 static int check_referrers(struct signature_checker *c, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
@@ -218,22 +192,15 @@ static int check_referrers(struct signature_checker *c, struct err *err)
 		struct err why;
 		size_t len = 0;
 		int r = read_signature_manifest(c, ref, &m, err);
-		const char *type = r > 0 ? signature_referrer_type(&m) : NULL;
-		if (type)
+		bool is_bundle = r > 0 && signature_is_bundle(&m);
+		if (is_bundle)
 			r = read_signature_document(c, &m.layers[0], &data, &len, err);
 		if (r < 0)
 			return -1;
-		if (!type || r == 0)
+		if (!is_bundle || r == 0)
 			continue;
 		auto_str char *what =
 			str_fmt("%s sha256:%.12s...", c->labels ? "statement" : "signature", m.layers[0].digest);
-		if (str_eq(type, SIGNATURE_CMS)) {
-			if (c->labels) // a certificate signs manifests, no statements
-				continue;
-			if (check_cms(c, data, len, what, err) < 0)
-				return -1;
-			continue;
-		}
 		r = c->labels ? signature_attestation_claim(data, len, what, &claim, &why) :
 				signature_bundle_claim(data, len, what, &claim, &why);
 		if (r > 0)
@@ -262,8 +229,6 @@ static int refuse_signatures(struct signature_checker *c, struct err *err)
 		strv_add(&names, str_dup(c->rule->keys[i]->name));
 	if (c->rule->count > SHOWN)
 		strv_add(&names, str_dup("..."));
-	if (c->rule->anchor)
-		strv_add(&names, str_dup("certificates of its anchor"));
 	auto_str char *trusted = strv_join(&names, ", ");
 	if (c->forged)
 		return err_set(err, E_FORGED, "%s: %s", subject, c->forged);
@@ -312,7 +277,6 @@ static int check_build(struct repository *r, const char *manifest_hex, const str
 		return 0;
 	struct trust_rule signed_rule = *rule;
 	signed_rule.is_unsigned_accepted = false;
-	signed_rule.anchor = NULL;
 	auto_signature_checker struct signature_checker c = {
 		.repository = r, .manifest_hex = manifest_hex, .rule = &signed_rule, .labels = labels
 	};
@@ -331,7 +295,7 @@ int signature_check(struct repository *r, const char *manifest_hex, const struct
 							      .manifest_hex = manifest_hex,
 							      .rule = rule };
 	auto_str char *subject = name_subject(&c);
-	if (!rule->count && !rule->anchor && !rule->is_unsigned_accepted)
+	if (!rule->count && !rule->is_unsigned_accepted)
 		return err_set(err, E_UNTRUSTED, "%s: '%s' has no key for this source", subject, rule->place);
 	if (check_cosign_tag(&c, err) < 0 || (!is_threshold_reached(&c) && check_referrers(&c, err) < 0))
 		return err_wrap(err, "signatures of sha256:%.12s...", manifest_hex);
@@ -359,7 +323,7 @@ int signature_exists(struct repository *r, const char *manifest_hex, struct err 
 		auto_oci_manifest struct oci_manifest m = { 0 };
 		struct err ignored;
 		if (repository_manifest(r, ref, &text, &len, hex, &ignored) > 0 &&
-		    oci_manifest_parse(text, len, ref, &m, &ignored) == 0 && signature_referrer_type(&m))
+		    oci_manifest_parse(text, len, ref, &m, &ignored) == 0 && signature_is_bundle(&m))
 			return 1;
 	}
 	return 0;

@@ -4,8 +4,7 @@
 // A signature covers the digest of the package's manifest, and through it every byte. It is stored in two encodings for
 // other programs: cosign's older one, a manifest under the tag sha256-HEX.sig whose layers are the signed statements,
 // and its newer one, a "bundle" in a manifest that has the package as its subject and is listed in the index under the
-// tag sha256-HEX. A third is optional: a CMS signature over the manifest itself, listed in the same index. Each alone
-// is enough. The fields of that index are not trusted: every manifest is read.
+// tag sha256-HEX. Each alone is enough. The fields of that index are not trusted: every manifest is read.
 #pragma once
 #include "precompiled/repository/repository.h"
 #include "precompiled/trust/trust.h"
@@ -15,13 +14,11 @@ enum { SIGNATURE_COUNT_MAX = 64, SIGNATURE_SIZE_MAX = 1 << 20 }; // of one manif
 #define SIGNATURE_COSIGN_TAG "application/vnd.dev.cosign.simplesigning.v1+json"
 #define SIGNATURE_BUNDLE "application/vnd.dev.sigstore.bundle.v0.3+json"
 #define SPDX_TYPE "application/spdx+json" // a bill of materials, not signed by itself
-#define SIGNATURE_CMS "application/pkcs7-signature"
 
 // The signer, and the identity to state.
 struct signature_maker {
 	const struct key *key;
-	const char *reference;          // "HOST/REPOSITORY", as in a pull; default "kmodsmith"
-	const char *chain, *chain_name; // PEM, to add a CMS signature; NULL = none
+	const char *reference; // "HOST/REPOSITORY", as in a pull; default "kmodsmith"
 	time_t now;
 };
 // Signs a manifest in the layout. 1 = signed, 0 = all signatures of this key existed.

@@ -32,8 +32,8 @@ static inline char *signature_cosign_tag(const char *manifest_hex)
 	return str_fmt("sha256-%s.sig", manifest_hex);
 }
 
-// The newer one, and CMS: a manifest whose subject is the package, and one blob. 0 = the bundle is another kind of
-// attestation than a signature.
+// The newer one: a manifest whose subject is the package, and one blob. 0 = the bundle is another kind of attestation
+// than a signature.
 int signature_bundle_claim(const char *data, size_t len, const char *name, struct signature_claim *ret,
 			   struct err *err);
 // The same for the statement of how a package was built (statement.h). 0 = another attestation.
@@ -41,5 +41,5 @@ int signature_attestation_claim(const char *data, size_t len, const char *name, 
 				struct err *err);
 // Does it have our build type, so that we know what its parameters mean?
 bool statement_is_ours(const json_t *statement);
-// Which of the two a manifest holds; NULL = neither.
-const char *signature_referrer_type(const struct oci_manifest *m);
+// Whether a manifest holds one.
+bool signature_is_bundle(const struct oci_manifest *m);

@@ -3,8 +3,7 @@
 //
 // cosign's older encoding ("simple signing"): the manifest under the tag sha256-HEX.sig has one layer per signature. A
 // layer is exactly the signed statement; the signature is an annotation of its descriptor. The newer one, the sigstore
-// bundle v0.3: an in-toto statement in a DSSE envelope, in a manifest whose subject is the package. CMS signatures use
-// manifests of the same form.
+// bundle v0.3: an in-toto statement in a DSSE envelope, in a manifest whose subject is the package.
 #include "precompiled/trust/signature_internal.h"
 
 #include "base/core/date.h"
@@ -260,24 +259,20 @@ static int bundle_text(const char *payload, const struct key *key, char **ret, s
 	return 0;
 }
 
-const char *signature_referrer_type(const struct oci_manifest *m)
+bool signature_is_bundle(const struct oci_manifest *m)
 {
 	// Not by artifactType: some clients write a different one.
-	if (m->count != 1)
-		return NULL;
-	if (str_eq(m->layers[0].media_type, SIGNATURE_BUNDLE))
-		return SIGNATURE_BUNDLE;
-	return str_eq(m->layers[0].media_type, SIGNATURE_CMS) ? SIGNATURE_CMS : NULL;
+	return m->count == 1 && str_eq(m->layers[0].media_type, SIGNATURE_BUNDLE);
 }
 
 // What goes with a package wherever it goes: its signatures, and the documents about it. NULL = anything else.
 static const char *companion_type(const struct oci_manifest *m)
 {
-	static const char *const documents[] = { STATEMENT_TYPE, SPDX_TYPE };
-	for (size_t i = 0; i < ARRAY_SIZE(documents) && m->count == 1; i++)
-		if (str_eq(m->layers[0].media_type, documents[i]))
-			return documents[i];
-	return signature_referrer_type(m);
+	static const char *const types[] = { SIGNATURE_BUNDLE, STATEMENT_TYPE, SPDX_TYPE };
+	for (size_t i = 0; i < ARRAY_SIZE(types) && m->count == 1; i++)
+		if (str_eq(m->layers[0].media_type, types[i]))
+			return types[i];
+	return NULL;
 }
 
 // The signatures that the layout lists for a manifest.
@@ -319,12 +314,12 @@ static int merge_referrer(const struct layout *l, struct oci_index *x, const cha
 	return 1;
 }
 
-// The blob of a referrer, if it has that type.
-static int read_referrer_blob(const struct layout *l, const struct oci_descriptor *referrer, const char *type,
-			      char **ret, size_t *ret_len, struct err *err)
+// The blob of a referrer, if it is a bundle.
+static int read_bundle(const struct layout *l, const struct oci_descriptor *referrer, char **ret, size_t *ret_len,
+		       struct err *err)
 {
 	auto_oci_manifest struct oci_manifest m = { 0 };
-	if (layout_manifest(l, referrer, "signature", &m, err) < 0 || !str_eq(signature_referrer_type(&m), type))
+	if (layout_manifest(l, referrer, "signature", &m, err) < 0 || !signature_is_bundle(&m))
 		return -1;
 	return layout_blob_read(l, &m.layers[0], ret, ret_len, err);
 }
@@ -349,12 +344,8 @@ static int add_referrer(const struct layout *l, struct oci_index *x, const struc
 static json_t *signing_notes(const struct signature_maker *maker, const char *predicate)
 {
 	auto_str char *when = date_text(maker->now);
-	json_t *ret = json_pack("{s:s}", OCI_CREATED, when);
-	if (predicate) {
-		json_object_set_new(ret, "dev.sigstore.bundle.content", json_text("dsse-envelope"));
-		json_object_set_new(ret, "dev.sigstore.bundle.predicateType", json_text(predicate));
-	}
-	return ret;
+	return json_pack("{s:s, s:s, s:s}", OCI_CREATED, when, "dev.sigstore.bundle.content", "dsse-envelope",
+			 "dev.sigstore.bundle.predicateType", predicate);
 }
 
 // Signs a statement with this predicate about the manifest, unless a bundle by the key has it.
@@ -372,7 +363,7 @@ static int make_bundle_of(const struct layout *l, struct oci_index *x, const str
 		size_t len = 0;
 		struct err ignored;
 		// Another program may write its signature with other blanks, but says no more with them.
-		if (read_referrer_blob(l, &refs.items[i], SIGNATURE_BUNDLE, &data, &len, &ignored) == 0 &&
+		if (read_bundle(l, &refs.items[i], &data, &len, &ignored) == 0 &&
 		    parse_bundle(data, len, "signature", predicate, &c, &ignored) > 0 &&
 		    (str_eq(predicate, PREDICATE) || str_eq(c.payload, payload)) &&
 		    is_claim_by(&c, maker->key, manifest->digest))
@@ -460,43 +451,6 @@ int signature_attach(const struct layout *l, const struct oci_descriptor *manife
 	return layout_index_write(l, &x, err) < 0 ? -1 : 1;
 }
 
-// Whether a CMS signature by this certificate exists; the certificate serves as its own anchor.
-static bool has_cms(const struct layout *l, const struct oci_index *refs, const struct signature_maker *maker,
-		    const char *content, size_t content_len)
-{
-	auto_anchor struct anchor *self = NULL;
-	struct err ignored;
-	if (cms_anchor_parse(maker->chain, maker->chain_name, &self, &ignored) < 0)
-		return false;
-	for (size_t i = 0; i < refs->count; i++) {
-		auto_str char *data = NULL;
-		auto_cms_verdict struct cms_verdict v = { 0 };
-		size_t len = 0;
-		if (read_referrer_blob(l, &refs->items[i], SIGNATURE_CMS, &data, &len, &ignored) == 0 &&
-		    cms_verify(self, maker->now, false, data, len, content, content_len, &v) > 0 &&
-		    str_eq(v.id, maker->key->id))
-			return true;
-	}
-	return false;
-}
-
-static int make_cms(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
-		    const struct signature_maker *maker, struct err *err)
-{
-	auto_str char *content = NULL, *der = NULL;
-	auto_oci_index struct oci_index refs = { 0 };
-	size_t content_len = 0, len = 0;
-	if (read_referrers(l, x, manifest->digest, &refs, err) < 0 ||
-	    layout_blob_read(l, manifest, &content, &content_len, err) < 0)
-		return -1;
-	if (has_cms(l, &refs, maker, content, content_len))
-		return 0;
-	if (cms_sign(maker->key, maker->chain, maker->chain_name, content, content_len, &der, &len, err) < 0)
-		return -1;
-	auto_json json_t *notes = signing_notes(maker, NULL);
-	return add_referrer(l, x, manifest, SIGNATURE_CMS, notes, der, len, err);
-}
-
 // 1 = signed, 0 = all signatures of this key existed. *ret_changed: the index is another one, which is not written.
 static int sign_in_index(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
 			 const struct signature_maker *maker, bool *ret_changed, struct err *err)
@@ -505,10 +459,9 @@ static int sign_in_index(const struct layout *l, struct oci_index *x, const stru
 	int legacy = make_cosign(l, x, manifest->digest, maker, err);
 	int bundle = legacy < 0 ? -1 : make_bundle(l, x, manifest, maker, err);
 	int stated = bundle < 0 ? -1 : make_attestation(l, x, manifest, maker, err);
-	int cms = stated < 0 || !maker->chain ? stated : make_cms(l, x, manifest, maker, err);
-	if (cms < 0)
+	if (stated < 0)
 		return err_wrap(err, "sign sha256:%s", manifest->digest);
-	bool is_made = legacy > 0 || bundle > 0 || stated > 0 || cms > 0;
+	bool is_made = legacy > 0 || bundle > 0 || stated > 0;
 	int at = oci_index_find(x, ref);
 	if (at >= 0 && !str_eq(oci_descriptor_annotation(&x->items[at], KIND), KIND_IMAGE)) {
 		if (!x->items[at].annotations)

@@ -23,7 +23,6 @@ void trust_done(struct trust *t)
 		free(t->sources[i].prefix);
 		strv_done(&t->sources[i].keys);
 		strv_done(&t->sources[i].sources);
-		cms_anchor_free(t->sources[i].anchor);
 	}
 	free(t->keys);
 	free(t->sources);
@@ -73,15 +72,6 @@ static int check_rights(const struct root *dir, const char *path, struct err *er
 
 enum { FILE_MAX = 1 << 20 };
 
-static int read_trusted_file(const struct root *dir, const char *path, char **ret, struct err *err)
-{
-	auto_str char *name = root_path(dir, path);
-	int r = root_read_most(dir, path, FILE_MAX, ret, NULL, err);
-	if (r == 0)
-		return err_set(err, E_NOT_FOUND, "'%s' does not exist", name);
-	return r < 0 ? -1 : check_rights(dir, path, err);
-}
-
 static const struct trust_key *find_trusted_key(const struct trust *t, const char *name_or_id)
 {
 	for (size_t i = 0; i < t->count; i++)
@@ -106,8 +96,6 @@ static int read_trusted_keys(const struct root *dir, struct trust *t, struct err
 			return -1;
 		if (r == 0)
 			continue;
-		if (strstr(pem, "-----BEGIN CERTIFICATE-----") && !strstr(pem, "-----BEGIN PUBLIC KEY-----"))
-			continue; // an anchor
 		if (key_parse(pem, path, &key, err) < 0)
 			return -1;
 		const struct trust_key *twin = find_trusted_key(t, key->id);
@@ -174,16 +162,6 @@ static int set_keys(struct policy_entry *e, const json_t *list, struct err *err)
 	return 0;
 }
 
-static int set_anchor(struct policy_entry *e, const json_t *value, struct err *err)
-{
-	const char *file = json_string_value(value);
-	auto_str char *pem = NULL, *path = file ? root_path(e->dir, file) : NULL;
-	if (!file || !*file || strchr(file, '/'))
-		return refuse_policy(e, "anchor", "the name of a file in this directory", err);
-	return read_trusted_file(e->dir, file, &pem, err) < 0 ? -1 :
-								cms_anchor_parse(pem, path, &e->source->anchor, err);
-}
-
 static int set_choice(const struct policy_entry *e, const char *key, const json_t *value, const char *no,
 		      const char *yes, bool *ret, struct err *err)
 {
@@ -221,8 +199,6 @@ static int set_member(struct policy_entry *e, const char *key, const json_t *val
 		return 0; // already read
 	if (str_eq(key, "keys"))
 		return set_keys(e, value, err);
-	if (str_eq(key, "anchor"))
-		return set_anchor(e, value, err);
 	if (str_eq(key, "unsigned"))
 		return set_choice(e, key, value, "refuse", "accept", &s->is_unsigned_accepted, err);
 	if (str_eq(key, "provenance"))
@@ -318,7 +294,7 @@ void trust_now(const struct root *host, const char *named, struct trust_now *ret
 		ret->unread = why;
 }
 
-void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret)
+void trust_rule(const struct trust *t, const char *repository, struct trust_rule *ret)
 {
 	auto_str char *name = normalized_source(repository);
 	const struct trust_source *s = NULL;
@@ -326,11 +302,10 @@ void trust_rule(const struct trust *t, const char *repository, time_t now, struc
 		if (is_below_prefix(name, t->sources[i].prefix) &&
 		    (!s || strlen(t->sources[i].prefix) > strlen(s->prefix)))
 			s = &t->sources[i];
-	*ret = (struct trust_rule){ .threshold = 1, .now = now, .place = t->place };
+	*ret = (struct trust_rule){ .threshold = 1, .place = t->place };
 	if (s) {
 		ret->prefix = s->prefix;
 		ret->threshold = s->threshold;
-		ret->anchor = s->anchor;
 		ret->is_unsigned_accepted = s->is_unsigned_accepted;
 		ret->catalog = s->catalog;
 		ret->is_statement_required = s->is_statement_required;

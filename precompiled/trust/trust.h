@@ -4,18 +4,17 @@
 //   NAME.pem      one public key each; what is no file is no key
 //   policy.json   which keys are valid for which source (optional):
 //                 {"sources": [{"prefix": "docker://reg.example/drivers", "keys": ["NAME or ID"], "threshold": 1,
-//                               "anchor": "ca.pem", "unsigned": "refuse", "catalog": "optional",
-//                               "provenance": "optional", "driver-sources": ["sha256:HEX"]}]}
+//                               "unsigned": "refuse", "catalog": "optional", "provenance": "optional",
+//                               "driver-sources": ["sha256:HEX"]}]}
 //
 // The entry with the longest prefix of a source's name applies. Only "prefix" is required; an entry without "keys"
-// accepts every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a
-// CMS signature below it counts like one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or
-// "required" (absent: required once one was seen). "provenance" "required": of a package, as many keys must have signed
-// the statement of how it was built (statement.h). "driver-sources": a package must be built from one of these files. A
-// source without an entry needs one signature by any key that no
-// entry names: a key trusted for one source is not trusted for all.
+// accepts every key that no entry names. "unsigned" is "refuse" or "accept", "catalog" "optional" or "required"
+// (absent: required once one was seen). "provenance" "required": of a package, as many keys must have signed the
+// statement of how it was built (statement.h). "driver-sources": a package must be built from one of these files. A
+// source without an entry needs one signature by any key that no entry names: a key trusted for one source is not
+// trusted for all.
 #pragma once
-#include "base/crypto/cms.h"
+#include "base/crypto/key.h"
 #include "base/formats/json.h"
 
 struct trust_key {
@@ -34,7 +33,6 @@ struct trust_source { // an entry of policy.json
 	bool has_keys;
 	struct strv keys; // names
 	unsigned threshold;
-	struct anchor *anchor; // NULL = none
 	bool is_unsigned_accepted;
 	enum trust_catalog catalog;
 	bool is_statement_required;
@@ -76,18 +74,16 @@ struct trust_rule {                    // the requirements for a source's packag
 	const struct trust_key **keys; // the keys are borrowed from struct trust
 	size_t count;
 	unsigned threshold;
-	const struct anchor *anchor;
 	bool is_unsigned_accepted;
 	enum trust_catalog catalog;
 	bool is_statement_required;
 	const struct strv *sources; // of drivers, as SHA-256; borrowed; NULL or empty = any
 	const char *prefix;         // of the entry; NULL = no entry
 	const char *place;
-	time_t now;   // the time for checking certificates
-	bool is_kept; // now is when the package was taken: for packages of a store (provenance.h)
+	bool is_kept; // for packages of a store (provenance.h)
 };
 // repository: the name of a struct repository.
-void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret);
+void trust_rule(const struct trust *t, const char *repository, struct trust_rule *ret);
 static inline void trust_rule_done(struct trust_rule *rule)
 {
 	free(rule->keys);

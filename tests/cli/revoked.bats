@@ -249,37 +249,6 @@ EOF
   vouched .trusted true
 }
 
-@test "a revocation list newer than the fetch applies to the packages it names, and to no others" {
-  local ca=$BATS_TEST_TMPDIR/ca trust=$ROOT/etc/kmodsmith/trust
-  mkdir -p "$ca" "$trust"
-  cd "$ca"
-  touch index && echo 01 >serial && echo 01 >crlnumber
-  printf '[ca]\ndefault_ca=d\n[d]\ndatabase=index\nserial=serial\ncrlnumber=crlnumber\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p
-copy_extensions=none\nx509_extensions=x\n[p]\ncommonName=supplied\n[x]\nextendedKeyUsage=codeSigning\n' >conf
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=Site CA" -keyout ca.key -out ca.pem -days 90 2>/dev/null
-  openssl req -new -key "$keys/ours.key" -subj "/CN=Build farm" -out leaf.csr
-  openssl ca -batch -notext -config conf -cert ca.pem -keyfile ca.key -in leaf.csr -out leaf.pem \
-    -startdate "$(date -ud -1hour +%Y%m%d%H%M%SZ)" -enddate "$(date -ud +30days +%Y%m%d%H%M%SZ)" 2>/dev/null
-  "$KMODSMITH" sign "oci:$site" --key "$keys/ours.key" --cert leaf.pem >/dev/null
-  cp ca.pem "$trust/ca.pem"
-  policy "{\"prefix\": \"oci:$site\", \"keys\": [], \"anchor\": \"ca.pem\"}"
-  install --from "oci:$site"
-  assert_status 0
-  vouched .signers[0].name "CN=Build farm"
-  kmodsmith unload
-  rm -r "$site"
-  openssl ca -config conf -cert ca.pem -keyfile ca.key -gencrl -crldays 1 -out crl.pem 2>/dev/null # of after the fetch
-  cat ca.pem crl.pem >"$trust/ca.pem"
-  install
-  assert_status 0
-  kmodsmith unload
-  openssl ca -config conf -cert ca.pem -keyfile ca.key -revoke leaf.pem 2>/dev/null
-  openssl ca -config conf -cert ca.pem -keyfile ca.key -gencrl -crldays 1 -out crl.pem 2>/dev/null
-  cat ca.pem crl.pem >"$trust/ca.pem"
-  install
-  assert_error E_UNTRUSTED "certificate revoked"
-}
-
 @test "the record follows its package: collected with it, kept with it, found again by verify" {
   fetched
   local store=$ROOT/var/lib/kmodsmith/store

@@ -134,25 +134,6 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   run ! grep -q "$(basename "$catalog")" "$layout/index.json"
 }
 
-@test "a certificate's signature verifies with openssl cms" {
-  openssl req -x509 -newkey rsa:2048 -nodes -subj "/CN=Site CA" -keyout "$dir/ca.key" -out "$dir/ca.pem" -days 30 2>/dev/null
-  openssl req -newkey rsa:2048 -nodes -subj "/CN=Build farm" -keyout "$dir/leaf.key" -out "$dir/leaf.csr" 2>/dev/null
-  openssl x509 -req -in "$dir/leaf.csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 30 \
-    -extfile <(echo extendedKeyUsage=codeSigning) -out "$dir/leaf.pem" 2>/dev/null
-  kmodsmith sign "$layout" --key "$dir/leaf.key" --cert "$dir/leaf.pem"
-  assert_status 0
-  local referrer der
-  for referrer in $(jq -r '.manifests[].digest' "$(tagged "sha256-$manifest")"); do
-    der=$(jq -r '.layers[] | select(.mediaType == "application/pkcs7-signature") | .digest' "$blobs/${referrer#sha256:}")
-    [ -z "$der" ] || break
-  done
-  run openssl cms -verify -binary -inform DER -in "$blobs/${der#sha256:}" -content "$blobs/$manifest" \
-    -CAfile "$dir/ca.pem" -purpose any -out /dev/null
-  assert_success
-  kmodsmith sign "$layout" --key "$dir/release.key" --cert "$dir/leaf.pem"
-  assert_error E_KEY "matches no --key"
-}
-
 @test "a key in a token, by its URI" {
   command -v softhsm2-util >/dev/null || skip "softhsm2 is not installed"
   export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # the engine's library leaks its own tables

@@ -12,20 +12,13 @@ setup() {
   openssl pkey -in release.key -pubout -out release.pem
   tiny_package drivers 6.1.0-56-cloud-amd64
 }
-certify() { # ca.pem, and leaf.pem for release.key
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ca -keyout ca.key -out ca.pem 2>/dev/null
-  openssl req -x509 -CA ca.pem -CAkey ca.key -key release.key -subj /CN=release -addext basicConstraints=CA:FALSE \
-    -addext extendedKeyUsage=codeSigning -addext keyUsage=digitalSignature -out leaf.pem
-}
 
-@test "the specification's example verifies a package signed in every encoding" {
-  certify
-  kmodsmith sign drivers --key release.key --cert leaf.pem --catalog
+@test "the specification's example verifies a package signed in both encodings" {
+  kmodsmith sign drivers --key release.key --catalog
   assert_status 0
   run -0 bash example
   assert_equal "$(grep -c ': OK$' <<<"$output")" 6 # three blobs, three modules
   assert_equal "$(grep -c '^Verified OK$' <<<"$output")" 2
-  assert_output --partial 'CMS Verification successful'
 }
 
 @test "and rejects one without signatures, with another key, or with another layer" {

@@ -3,7 +3,6 @@
 #include "base/archive/archive.h"
 #include "base/core/date.h"
 #include "base/crypto/base64.h"
-#include "base/crypto/cms.h"
 #include "base/crypto/key.h"
 #include "base/formats/json_stream.h"
 #include "base/formats/yaml.h"
@@ -107,30 +106,6 @@ FUZZ_TARGET(signature) // parts: key, signature; of the text "signed\n"
 		      *signature = fuzz_part(data, len, "signature", true, &signature_len);
 	auto_key struct key *key = NULL;
 	return FUZZ(key_parse(pem, "fuzz", &key, &err)) && key_verify(key, "signed\n", 7, signature, signature_len);
-}
-
-FUZZ_TARGET(anchor)
-{
-	struct err err;
-	auto_str char *text = str_ndup(data, len);
-	auto_anchor struct anchor *anchor = NULL;
-	return FUZZ(cms_anchor_parse(text, "fuzz", &anchor, &err));
-}
-
-FUZZ_TARGET(cms) // parts: anchor, cms; of the text "signed\n", in 2027
-{
-	struct err err;
-	size_t anchor_len, cms_len;
-	auto_str char *pem = fuzz_part(data, len, "anchor", false, &anchor_len),
-		      *cms = fuzz_part(data, len, "cms", true, &cms_len);
-	auto_anchor struct anchor *anchor = NULL;
-	auto_cms_verdict struct cms_verdict v = { 0 };
-	if (!FUZZ(cms_anchor_parse(pem, "fuzz", &anchor, &err)))
-		return 0;
-	int taken = cms_verify(anchor, 1800000000, false, cms, cms_len, "signed\n", 7, &v);
-	if (!taken && !v.why)
-		abort();
-	return taken;
 }
 
 FUZZ_TARGET(date)

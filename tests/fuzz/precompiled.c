@@ -23,7 +23,7 @@ FUZZ_TARGET(manifest)
 	auto_str char *same = oci_manifest_text(&again);
 	if (!str_eq(text, same))
 		abort();
-	signature_referrer_type(&m);
+	signature_is_bundle(&m);
 	return 1;
 }
 
@@ -156,7 +156,7 @@ FUZZ_TARGET(trust)
 	struct trust_rule rule = { 0 };
 	int taken = FUZZ(trust_open(fuzz_tree(data, len, paths), &t, &err));
 	if (taken)
-		trust_rule(&t, "docker://reg.example/drivers/x", 1800000000, &rule);
+		trust_rule(&t, "docker://reg.example/drivers/x", &rule);
 	trust_rule_done(&rule);
 	trust_done(&t);
 	return taken;

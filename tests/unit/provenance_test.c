@@ -236,39 +236,6 @@ static void test_damage(void **state)
 	forget(&nobody);
 }
 
-// sign.h's certificates expired a day ago: a package taken earlier stays valid, even if the clock was set back.
-static void test_expired_certificate(void **state)
-{
-	(void)state;
-	auto_signer struct signer ca = signer_make("Site CA", NULL), leaf = signer_make("Build farm", &ca);
-	auto_vouch struct vouch v;
-	struct err err;
-	size_t len;
-	time_t then = time(NULL) - 129600;
-	auto_str char *chain = signer_cert(&leaf, true, &len), *pem = signer_cert(&ca, true, &len),
-		      *private = signer_key(leaf.key), *path = NULL;
-	auto_key struct key *key = NULL;
-	vouch_make(&v);
-	path = str_fmt("%s/leaf.pem", v.folder.path);
-	folder_file(&v.folder, "leaf.pem", private);
-	assert_int_equal(key_open(path, NULL, &key, &err), 0);
-	const struct signature_maker maker = {
-		.key = key, .reference = "x", .chain = chain, .chain_name = "leaf", .now = then
-	};
-	assert_int_equal(signature_make(&v.l, &v.package, &maker, &err), 1);
-	struct trust_source source = { .prefix = (char *)(uintptr_t)SOURCE, .has_keys = true, .threshold = 1 };
-	assert_int_equal(cms_anchor_parse(pem, "ca.pem", &source.anchor, &err), 0);
-	struct trust_now now = trusting(&v, 0);
-	now.trust.sources = &source;
-	now.trust.source_count = 1;
-	put(&v, PROVENANCE_FETCHED, then);
-	assert_int_equal(check(&v, &now, NULL), 0);
-	put(&v, PROVENANCE_FETCHED, time(NULL));
-	assert_int_equal(check(&v, &now, NULL), E_UNTRUSTED);
-	cms_anchor_free(source.anchor);
-	forget(&now);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,7 +247,6 @@ int main(void)
 		cmocka_unit_test(test_stays_here),
 		cmocka_unit_test(test_remembered_once),
 		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_expired_certificate),
 	};
 	return cmocka_run_group_tests_name("provenance", tests, NULL, NULL);
 }

@@ -538,8 +538,10 @@ static void test_failure_keeps_what_was_signed(void **state)
 	struct signature_maker makers[] = { vouch_maker(&v, 0), vouch_maker(&v, 1) };
 	const struct oci_descriptor both[] = { v.package, v.other };
 	bool is_made[2] = { false };
-	makers[1].chain = "no certificate";
-	makers[1].chain_name = "chain.pem";
+	auto_key struct key *public = NULL; // which cannot sign
+	auto_str char *pem = key_pem(makers[1].key);
+	assert_int_equal(key_parse(pem, "bob", &public, &err), 0);
+	makers[1].key = public;
 	assert_int_equal(signature_make_all(&v.l, both, 2, makers, 2, is_made, &err), -1);
 	assert_true(is_made[0] && !is_made[1]);
 	const struct trust_rule first = vouch_rule(&v, 1, 1);

@@ -59,11 +59,10 @@ static char *names_of(const struct trust_rule *rule)
 static void expect_rule(const struct trust *t, const char *repository, const char *names, const char *prefix)
 {
 	auto_trust_rule struct trust_rule rule = { 0 };
-	trust_rule(t, repository, 7, &rule);
+	trust_rule(t, repository, &rule);
 	auto_str char *have = names_of(&rule);
 	expect(str_eq(have, names), repository);
 	expect(rule.prefix ? str_eq(rule.prefix, prefix) : !prefix, repository);
-	expect(rule.now == 7, repository);
 }
 
 static void fill(const struct folder *folder)
@@ -71,7 +70,6 @@ static void fill(const struct folder *folder)
 	folder_file(folder, "alice.pem", pems[0]);
 	folder_file(folder, "bob.pem", pems[1]);
 	folder_file(folder, "carol.pem", pems[2]);
-	folder_file(folder, "ca.pem", cert);
 	folder_file(folder, "README", "not a key");
 	folder_file(folder, ".hidden.pem", "not a key");
 }
@@ -92,9 +90,9 @@ static void test_no_directory_and_no_policy(void **state)
 	assert_int_equal(trust_open(&folder.root, &all, &err), 0);
 	expect_rule(&all, "docker://reg.example/x", "alice bob carol", NULL);
 	auto_trust_rule struct trust_rule rule = { 0 };
-	trust_rule(&all, "oci:/srv/x", 7, &rule);
+	trust_rule(&all, "oci:/srv/x", &rule);
 	assert_int_equal(rule.threshold, 1);
-	assert_false(rule.is_unsigned_accepted || rule.anchor);
+	assert_false(rule.is_unsigned_accepted);
 	assert_int_equal(rule.catalog, TRUST_CATALOG_SEEN);
 }
 
@@ -136,7 +134,7 @@ static void test_longest_prefix(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		expect_rule(&t, rows[i].repository, rows[i].names, rows[i].prefix);
 	auto_trust_rule struct trust_rule rule = { 0 };
-	trust_rule(&t, "docker://reg.example/x/y", 7, &rule);
+	trust_rule(&t, "docker://reg.example/x/y", &rule);
 	assert_int_equal(rule.threshold, 2);
 }
 
@@ -150,13 +148,13 @@ static void test_the_rest_of_an_entry(void **state)
 	folder_make(&folder);
 	fill(&folder);
 	folder_file(&folder, "policy.json",
-		    "{\"sources\":[{\"prefix\":\"\",\"anchor\":\"ca.pem\",\"unsigned\":\"accept\","
+		    "{\"sources\":[{\"prefix\":\"\",\"unsigned\":\"accept\","
 		    "\"catalog\":\"required\",\"threshold\":3},{\"prefix\":\"oci:\",\"keys\":[\"carol\"],"
 		    "\"unsigned\":\"refuse\",\"catalog\":\"optional\"}]}");
 	assert_int_equal(trust_open(&folder.root, &t, &err), 0);
 	expect_rule(&t, "docker://any.example/x", "alice bob", "");
-	trust_rule(&t, "docker://any.example/x", 7, &rule);
-	assert_true(rule.anchor && rule.is_unsigned_accepted);
+	trust_rule(&t, "docker://any.example/x", &rule);
+	assert_true(rule.is_unsigned_accepted);
 	assert_int_equal(rule.catalog, TRUST_CATALOG_REQUIRED);
 	assert_int_equal(rule.threshold, 3);
 }
@@ -184,14 +182,10 @@ static void test_invalid_policies(void **state)
 		{ ENTRY("\"threshold\":\"2\""), "'threshold', which must be", E_CONFIG },
 		{ ENTRY("\"keys\":\"alice\""), "'keys', which must be", E_CONFIG },
 		{ ENTRY("\"keys\":[\"dave\"]"), "'dave' is not a key", E_CONFIG },
-		{ ENTRY("\"keys\":[\"ca\"]"), "'ca' is not a key", E_CONFIG },
 		{ ENTRY("\"keys\":[7]"), "is not a key", E_CONFIG },
 		{ ENTRY("\"unsigned\":\"yes\""), "'unsigned', which must be \"refuse\" or \"accept\"", E_CONFIG },
 		{ ENTRY("\"unsigned\":true"), "'unsigned', which must be", E_CONFIG },
 		{ ENTRY("\"catalog\":\"refuse\""), "'catalog', which must be", E_CONFIG },
-		{ ENTRY("\"anchor\":\"absent.pem\""), "/absent.pem' does not exist", E_NOT_FOUND },
-		{ ENTRY("\"anchor\":\"../ca.pem\""), "'anchor', which must be", E_CONFIG },
-		{ ENTRY("\"anchor\":\"README\""), "has no PEM certificate", E_KEY },
 	};
 	auto_folder struct folder folder;
 	folder_make(&folder);
@@ -210,7 +204,8 @@ static void test_invalid_key_files(void **state)
 {
 	(void)state;
 	static const char *const rows[] = { "", "hello", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
-					    "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n" };
+					    "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+					    "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err;
 		struct trust t = { 0 };
@@ -243,7 +238,6 @@ static void test_rights(void **state)
 		{ ".", 0755, 0, true },          { ".", 0775, 0, false },           { ".", 0757, 0, false },
 		{ ".", 0755, 1, false },         { "alice.pem", 0444, 0, true },    { "alice.pem", 0664, 0, false },
 		{ "alice.pem", 0644, 1, false }, { "policy.json", 0646, 0, false }, { "policy.json", 0644, 1, false },
-		{ "ca.pem", 0666, 0, false },
 	};
 	if (geteuid() != 0)
 		skip();
@@ -253,7 +247,7 @@ static void test_rights(void **state)
 		auto_folder struct folder folder;
 		folder_make(&folder);
 		fill(&folder);
-		folder_file(&folder, "policy.json", "{\"sources\":[{\"prefix\":\"a\",\"anchor\":\"ca.pem\"}]}");
+		folder_file(&folder, "policy.json", "{\"sources\":[{\"prefix\":\"a\"}]}");
 		auto_str char *path = str_fmt("%s/%s", folder.path, rows[i].path);
 		assert_int_equal(chown(path, rows[i].owner, 0), 0);
 		assert_int_equal(chmod(path, rows[i].mode), 0);

@@ -84,9 +84,7 @@ static inline void vouch_done(struct vouch *v)
 // The first count keys count, threshold of them must have signed.
 static inline struct trust_rule vouch_rule(struct vouch *v, size_t count, unsigned threshold)
 {
-	return (struct trust_rule){
-		.keys = v->listed, .count = count, .threshold = threshold, .place = "trust", .now = VOUCH_NOW
-	};
+	return (struct trust_rule){ .keys = v->listed, .count = count, .threshold = threshold, .place = "trust" };
 }
 
 static inline struct signature_maker vouch_maker(const struct vouch *v, size_t key)

@@ -303,3 +303,17 @@ int key_sign(const struct key *k, const void *data, size_t len, char **ret, size
 	*ret_len = out_len;
 	return 0;
 }
+
+bool key_certificate_end(const char *pem, time_t *ret)
+{
+	struct tm tm;
+	char no_password[] = ""; // never ask a terminal for one
+	auto_free(bio) BIO *bio = BIO_new_mem_buf(pem, -1);
+	X509 *certificate = PEM_read_bio_X509(bio, NULL, NULL, no_password);
+	bool is_read = certificate && ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &tm) == 1;
+	if (is_read)
+		*ret = timegm(&tm);
+	X509_free(certificate);
+	ERR_clear_error();
+	return is_read;
+}

@@ -7,6 +7,8 @@
 #pragma once
 #include "base/file/digest.h"
 
+#include <time.h>
+
 enum { KEY_RSA_BITS_MIN = 2048, KEY_SIGNATURE_MAX = 2048 /* bytes: RSA of 16384 bits */ };
 
 struct key {
@@ -33,4 +35,7 @@ char *key_pem(const struct key *k); // the public half
 int key_sign(const struct key *k, const void *data, size_t len, char **ret, size_t *ret_len, struct err *err);
 bool key_verify(const struct key *k, const void *data, size_t len, const void *signature, size_t signature_len);
 
-const char *key_failure(void); // why OpenSSL's last call failed, for cms.c too; empties its queue of errors
+// When the first certificate of a PEM text ends; false = it has none.
+bool key_certificate_end(const char *pem, time_t *ret);
+
+const char *key_failure(void); // why OpenSSL's last call failed, for modsign.c too; empties its queue of errors

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "acquire/resign.h"
-#include "base/file/file.h"
 #include "base/process/log.h"
 #include "cmd/common/common.h"
 #include "precompiled/bundle/catalog_publish.h"
 #include "precompiled/trust/signers.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 
 struct values {
 	struct common common;
 	struct strv keys, packages;
-	char *identity, *cert, *module_hash, *module_signatures, *export_modules;
+	char *identity, *module_hash, *module_signatures, *export_modules;
 	struct module_key module;
 	bool is_catalog, is_modules;
 	unsigned days;
@@ -31,8 +29,6 @@ static const struct opt opts[] = {
 	  "also create and sign the next catalogue of the layout" },
 	{ "expires", 0, "DAYS", NULL, OPT_UINT, offsetof(struct values, days),
 	  "validity of the catalogue; default 30" },
-	{ "cert", 0, "FILE", NULL, OPT_STR, offsetof(struct values, cert),
-	  "certificate of the key and its chain as PEM, to add a CMS signature" },
 	{ "modules", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_modules),
 	  "sign the kernel modules in the packages first, with --module-key, for kernels that load only signed ones" },
 	{ "module-key", 0, "FILE|URI", "KMODSMITH_MODULE_KEY", OPT_SECRET, offsetof(struct values, module.key),
@@ -52,7 +48,6 @@ static const struct opt opts[] = {
 struct sign_job {
 	struct layout layout;
 	struct signers by;
-	char *chain;
 	struct catalog packages; // what is signed
 	bool *is_made;           // for each
 	bool *is_module_signed;  // for each
@@ -63,7 +58,6 @@ struct sign_job {
 static void sign_job_done(struct sign_job *s)
 {
 	signers_done(&s->by);
-	free(s->chain);
 	free(s->is_made);
 	free(s->is_module_signed);
 	free(s->is_exported);
@@ -89,8 +83,8 @@ static int check_sign_values(const struct values *v, struct err *err)
 			       v->is_modules ? "--modules" : "--key");
 	if (!v->keys.count && !v->is_modules && !v->export_modules)
 		return err_set(err, E_USAGE, "sign needs --key FILE or --key 'pkcs11:token=NAME;object=NAME'");
-	if (!v->keys.count && (v->is_catalog || v->cert))
-		return err_set(err, E_USAGE, "%s requires --key", v->is_catalog ? "--catalog" : "--cert");
+	if (!v->keys.count && v->is_catalog)
+		return err_set(err, E_USAGE, "--catalog requires --key");
 	if (v->days && !v->is_catalog)
 		return err_set(err, E_USAGE, "--expires requires --catalog");
 	if (v->days > DAYS_MAX)
@@ -109,24 +103,6 @@ static int open_layout(const char *name, struct layout *ret, struct err *err)
 		return err_set(err, E_USAGE, "'%s' is a bundle: sign the layout before creating the bundle", name);
 	const char *path = str_starts(name, "oci:") ? name + strlen("oci:") : name;
 	return root_init(&dir, path, err) < 0 ? -1 : layout_open(&dir, ret, err);
-}
-
-static int open_chain(const struct values *v, struct sign_job *s, struct err *err)
-{
-	bool is_used = false;
-	if (!v->cert)
-		return 0;
-	auto_fd int fd = file_open_arg(v->cert, O_RDONLY, err);
-	if (fd < 0 || file_read(fd, v->cert, &s->chain, NULL, err) < 0)
-		return err_wrap(err, "--cert");
-	for (size_t i = 0; i < s->by.count; i++) {
-		if (!cms_fits(s->by.keys[i], s->chain))
-			continue;
-		is_used = true;
-		s->by.makers[i].chain = s->chain;
-		s->by.makers[i].chain_name = v->cert;
-	}
-	return is_used ? 0 : err_set(err, E_KEY, "--cert '%s': its first certificate matches no --key", v->cert);
 }
 
 // The packages the user named, in the form of catalogue entries.
@@ -280,8 +256,8 @@ static int run_sign(void *values, char **args, size_t count, struct err *err)
 	(void)count;
 	if (check_sign_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 ||
 	    (v->keys.count && signers_open(&v->keys, v->identity ? v->identity : "kmodsmith", &s.by, err) < 0) ||
-	    open_chain(v, &s, err) < 0 || list_packages(v, &s, err) < 0 || sign_modules(v, &s, err) < 0 ||
-	    export_modules(v, &s, err) < 0 || sign_all(&s, err) < 0)
+	    list_packages(v, &s, err) < 0 || sign_modules(v, &s, err) < 0 || export_modules(v, &s, err) < 0 ||
+	    sign_all(&s, err) < 0)
 		return -1;
 	if (v->is_catalog && catalog_publish(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
 					     s.by.count, &s.catalog, err) < 0)

@@ -84,13 +84,13 @@ static json_t *trust_json(const struct trust *t)
 	for (size_t i = 0; i < t->source_count; i++) {
 		const struct trust_source *s = &t->sources[i];
 		json_t *names = s->has_keys ? json_strv(&s->keys) : json_null();
-		json_array_append_new(sources, json_pack("{s:o, s:o, s:i, s:b, s:s, s:s, s:s, s:o}", "prefix",
-							 json_text(s->prefix), "keys", names, "threshold",
-							 (int)s->threshold, "anchor", s->anchor != NULL, "unsigned",
-							 s->is_unsigned_accepted ? "accept" : "refuse", "catalog",
-							 trust_catalog_name(s->catalog), "provenance",
-							 s->is_statement_required ? "required" : "optional",
-							 "driver_sources", json_strv(&s->sources)));
+		json_array_append_new(sources,
+				      json_pack("{s:o, s:o, s:i, s:s, s:s, s:s, s:o}", "prefix", json_text(s->prefix),
+						"keys", names, "threshold", (int)s->threshold, "unsigned",
+						s->is_unsigned_accepted ? "accept" : "refuse", "catalog",
+						trust_catalog_name(s->catalog), "provenance",
+						s->is_statement_required ? "required" : "optional", "driver_sources",
+						json_strv(&s->sources)));
 	}
 	return json_pack("{s:o, s:o, s:o}", "directory", json_text(t->place), "keys", keys, "sources", sources);
 }
@@ -111,9 +111,8 @@ static void show_trust(const struct trust *t)
 		const struct trust_source *s = &t->sources[i];
 		auto_str char *names = strv_join(&s->keys, ", "), *digests = strv_join(&s->sources, ", ");
 		strv_add(&sources,
-			 str_fmt("%s\t%s%s\t%u\t%s\t%s\t%s\t%s", *s->prefix ? s->prefix : "all",
-				 s->has_keys ? s->keys.count ? names : "none" : "all others",
-				 s->anchor ? " and an anchor" : "", s->threshold,
+			 str_fmt("%s\t%s\t%u\t%s\t%s\t%s\t%s", *s->prefix ? s->prefix : "all",
+				 s->has_keys ? s->keys.count ? names : "none" : "all others", s->threshold,
 				 s->is_unsigned_accepted ? "accept" : "refuse", trust_catalog_name(s->catalog),
 				 s->is_statement_required ? "required" : "optional",
 				 s->sources.count ? digests : "any"));
@@ -251,10 +250,9 @@ const struct cmd cmd_trust_add = {
 		 "repositories\n"
 		 "only, as an entry of policy.json in the trust directory; an entry can also require several "
 		 "signatures\n"
-		 "(\"threshold\"), a certificate authority (\"anchor\"), a catalogue (\"catalog\": \"required\") or a "
-		 "statement\n"
-		 "of how it was built (\"provenance\": \"required\"). To create\n"
-		 "a key pair:\n\n"
+		 "(\"threshold\"), a catalogue (\"catalog\": \"required\") or a statement of how it was built "
+		 "(\"provenance\":\n"
+		 "\"required\"). To create a key pair:\n\n"
 		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key\n"
 		 "  openssl pkey -in site.key -pubout -out site.pem\n"
 		 "  kmodsmith trust add site.pem --for docker://registry.example/drivers\n",
