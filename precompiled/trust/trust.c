@@ -96,6 +96,8 @@ static int read_trusted_keys(const struct root *dir, struct trust *t, struct err
 			return -1;
 		if (r == 0)
 			continue;
+		if (strstr(pem, "-----BEGIN CERTIFICATE-----") && !strstr(pem, "-----BEGIN PUBLIC KEY-----"))
+			continue; // a registry's authority, in the same ConfigMap
 		if (key_parse(pem, path, &key, err) < 0)
 			return -1;
 		const struct trust_key *twin = find_trusted_key(t, key->id);
@@ -199,6 +201,11 @@ static int set_member(struct policy_entry *e, const char *key, const json_t *val
 		return 0; // already read
 	if (str_eq(key, "keys"))
 		return set_keys(e, value, err);
+	if (str_eq(key, "anchor")) { // of an earlier version; without it fewer signatures count, never more
+		strv_add(&e->trust->skipped, str_fmt("'%s/%s': 'anchor' has no effect: signatures count by keys alone",
+						     e->dir->name, POLICY));
+		return 0;
+	}
 	if (str_eq(key, "unsigned"))
 		return set_choice(e, key, value, "refuse", "accept", &s->is_unsigned_accepted, err);
 	if (str_eq(key, "provenance"))

@@ -45,7 +45,8 @@ struct trust {
 	size_t count;
 	struct trust_source *sources;
 	size_t source_count;
-	struct strv skipped; // names of keys that are no files and count for nothing, a sentence each
+	struct strv
+		skipped; // what counts for nothing, a sentence each: keys that are no files, members of other versions
 };
 // The directory that a user named (NULL = none), else the host's. 1 = there, 0 = absent.
 int trust_dir(const struct root *host, const char *named, struct root *ret, struct err *err);

@@ -70,6 +70,7 @@ static void fill(const struct folder *folder)
 	folder_file(folder, "alice.pem", pems[0]);
 	folder_file(folder, "bob.pem", pems[1]);
 	folder_file(folder, "carol.pem", pems[2]);
+	folder_file(folder, "ca.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
 	folder_file(folder, "README", "not a key");
 	folder_file(folder, ".hidden.pem", "not a key");
 }
@@ -148,13 +149,15 @@ static void test_the_rest_of_an_entry(void **state)
 	folder_make(&folder);
 	fill(&folder);
 	folder_file(&folder, "policy.json",
-		    "{\"sources\":[{\"prefix\":\"\",\"unsigned\":\"accept\","
+		    "{\"sources\":[{\"prefix\":\"\",\"anchor\":\"ca.pem\",\"unsigned\":\"accept\","
 		    "\"catalog\":\"required\",\"threshold\":3},{\"prefix\":\"oci:\",\"keys\":[\"carol\"],"
 		    "\"unsigned\":\"refuse\",\"catalog\":\"optional\"}]}");
 	assert_int_equal(trust_open(&folder.root, &t, &err), 0);
 	expect_rule(&t, "docker://any.example/x", "alice bob", "");
 	trust_rule(&t, "docker://any.example/x", &rule);
 	assert_true(rule.is_unsigned_accepted);
+	assert_int_equal(t.skipped.count, 1);
+	assert_non_null(strstr(t.skipped.items[0], "policy.json': 'anchor' has no effect"));
 	assert_int_equal(rule.catalog, TRUST_CATALOG_REQUIRED);
 	assert_int_equal(rule.threshold, 3);
 }
@@ -204,8 +207,7 @@ static void test_invalid_key_files(void **state)
 {
 	(void)state;
 	static const char *const rows[] = { "", "hello", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
-					    "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
-					    "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" };
+					    "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n" };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err;
 		struct trust t = { 0 };

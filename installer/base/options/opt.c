@@ -285,8 +285,9 @@ static int config_line(struct parse *p, const struct opt_input *in, char *line, 
 		return set_value(p, i, value, OPT_FILE, err) < 0 ? err_code(err, E_CONFIG) : 0;
 	}
 	auto_strv struct strv names = { 0 };
-	collect_names(in->all, false, &names); // a key of another command is not an error
-	if (strv_has(&names, key))
+	collect_names(in->all, false,
+		      &names); // a key of another command is not an error, nor one of an earlier version
+	if (strv_has(&names, key) || str_eq(key, "cert"))
 		return 0;
 	auto_str char *hint = opt_hint(key, &names);
 	return err_set(err, E_CONFIG, "unknown key '%s'%s", key, hint);
