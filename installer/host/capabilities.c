@@ -49,12 +49,11 @@ int capabilities_missing(const struct root *kern, unsigned uses, struct strv *re
 	return ret->count > 0;
 }
 
-int capabilities_drop(bool has_daemons, bool is_compiling, char **ret_dropped, struct err *err)
+int capabilities_drop(bool has_daemons, unsigned uses, char **ret_dropped, struct err *err)
 {
 	uint64_t keep = 0, dropped = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(rights); i++)
-		if (rights[i].kept == KEPT || (has_daemons && rights[i].kept == WITH_DAEMONS) ||
-		    (is_compiling && rights[i].uses & CAPABILITY_COMPILE))
+		if (rights[i].kept == KEPT || (has_daemons && rights[i].kept == WITH_DAEMONS) || uses & rights[i].uses)
 			keep |= CAPS_BIT(rights[i].bit);
 	if (caps_keep(keep, &dropped, err) < 0)
 		return err_wrap(err, "drop the capabilities that are no longer needed");

@@ -19,9 +19,9 @@ enum capability_use {
 int capabilities_missing(const struct root *kern, unsigned uses, struct strv *ret, struct err *err);
 
 // Drops every capability that is not needed once the driver is ready, in this process and all its children
-// (base/process/). has_daemons: keep those for daemons, too. is_compiling: keep those for prebuilding. ret_dropped:
-// their names, "" = none was dropped; caller frees.
-int capabilities_drop(bool has_daemons, bool is_compiling, char **ret_dropped, struct err *err);
+// (base/process/). has_daemons: keep those for daemons, too. uses: keep those for these. ret_dropped: their names, "" =
+// none was dropped; caller frees.
+int capabilities_drop(bool has_daemons, unsigned uses, char **ret_dropped, struct err *err);
 
 json_t *
 capabilities_json(void); // [{capability, why, kept}], kept: "always", "with daemons" or "no", once the driver is ready

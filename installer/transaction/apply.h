@@ -35,6 +35,7 @@ struct apply {
 	struct gpu_demand gpus;
 	struct gpu_holds *holds;    // GPUs that were started stay open in it; empty before
 	bool is_unproven_allowed;   // may replace a working driver although nothing could be compared
+	bool is_payload_elsewhere;  // no firmware is looked for: it comes with the user space
 	enum proof_basis *compared; // of STEP_PROVE, when it has run
 	struct progress *progress;
 	const struct err *failure; // of apply_last_good(): why the last good driver is restored

@@ -410,6 +410,8 @@ static int find_driver_root(struct session *s, struct err *err)
 	enum module_type flavour;
 	const char *driver = plan_driver(&s->facts, &s->plan_request, &s->at_hand, &flavour);
 	bool is_demanded = false;
+	if (s->request->is_payload_elsewhere)
+		return 0;
 	if (open_driver_root(s, &is_demanded, err) < 0)
 		return -1;
 	if (!s->driver_root.dir || !driver)
@@ -554,6 +556,7 @@ static void fill_apply(struct session *s, const struct compile_gate *gate, struc
 		.gpus = request->gpus,
 		.holds = &s->holds,
 		.is_unproven_allowed = request->is_unproven_allowed,
+		.is_payload_elsewhere = request->is_payload_elsewhere,
 		.compared = &s->compared,
 		.load_timeout_ms = request->load_timeout_ms,
 		.unload_timeout_ms = request->unload_timeout_ms,

@@ -38,9 +38,10 @@ struct session_request {                                     // borrowed, until 
 	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // see struct apply
 	struct gpu_demand gpus;
 	bool is_compile_forbidden, is_unproven_allowed, is_rt_allowed, is_cache_off, is_retry;
-	bool has_daemons;      // the driver's daemons will be started
-	bool is_stage;         // the driver stays, whoever uses it
-	const char *trust_dir; // trusted keys for a recovery before the repositories were opened; see trust_now()
+	bool has_daemons;          // the driver's daemons will be started
+	bool is_stage;             // the driver stays, whoever uses it
+	bool is_payload_elsewhere; // the user space will be here when the driver is loaded, and its firmware with it
+	const char *trust_dir;     // trusted keys for a recovery before the repositories were opened; see trust_now()
 	bool is_unverified;
 	struct progress progress;       // copied
 	void (*blame)(struct err *err); // turns E_USAGE that nobody typed into E_CONFIG; NULL = nothing is configured

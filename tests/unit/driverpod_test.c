@@ -225,12 +225,52 @@ static void test_claims(void **state)
 	}
 }
 
+// What the DaemonSet asks for next, seen from a pod that it made before.
+static void test_next(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *own, *next, *carried;
+		bool is_same_image;
+		const char *version; // NULL = it does not say so
+	} rows[] = {
+		{ "r/k:580.95.05-rhel9", "r/k:595.45.04-rhel9", "580.95.05", true, "595.45.04" },
+		{ "r/k:580.95.05-rhel9", "mirror:5000/k:595.45.04", "580.95.05", true, "595.45.04" },
+		{ "r/k:580.95.05-rhel9", "r/k:595.45.04-rhel9@sha256:12", "580.95.05", true, "595.45.04" },
+		{ "r/k:site-7", "r/k:site-7", "580.95.05", true, "580.95.05" }, // the same image, whatever its name
+		{ "r/k@sha256:12", "r/k@sha256:12", "580.95.05", true, "580.95.05" },
+		{ "r/k@sha256:12", "r/k@sha256:34", "580.95.05", true, NULL },
+		{ "r/k:site-7", "r/k:site-8", "580.95.05", true, NULL },
+		{ "r/k:580-6.8.0-49-generic-ubuntu24.04", "r/k:595-6.8.0-49-generic-ubuntu24.04", "580.95.05", true,
+		  NULL }, // a branch is no version
+		{ "r/k:580.95.05", "r/k:595.45.04beta-rhel9", "580.95.05", true, NULL },
+		{ "r/k:580.95.05", "nvcr.io/nvidia/driver:595.45.04-rhel9", "580.95.05", false, "595.45.04" },
+		{ "r/k:580.95.05", "r/k", NULL, true, NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_str char *version = NULL;
+		auto_json json_t *own = pod_with_images(rows[i].own, rows[i].own);
+		auto_json json_t *template = pod_with_images(rows[i].next, rows[i].next);
+		auto_json json_t *set = json_pack("{s:{s:O}}", "spec", "template", template);
+		auto_json json_t *next = driver_pod_next(own, set);
+		int r = driver_pod_version(own, next, rows[i].carried, &version, &err);
+		expect(driver_pod_is_same_image(own, next) == rows[i].is_same_image, rows[i].next);
+		expect(rows[i].version ? r == 0 && str_eq(version, rows[i].version) : r < 0 && err.code == E_CONFIG,
+		       rows[i].next);
+		expect(str_eq(driver_pod_uid(next), "u-1"), rows[i].next); // its volumes are there
+	}
+	auto_json json_t *own = pod_with_images("r/k:1", "r/k:1"), *gone = driver_pod_next(own, NULL);
+	assert_null(driver_pod_image(gone));
+	assert_false(driver_pod_is_same_image(own, gone));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_images),      cmocka_unit_test(test_words), cmocka_unit_test(test_other_pods),
 		cmocka_unit_test(test_environment), cmocka_unit_test(test_files), cmocka_unit_test(test_several_files),
-		cmocka_unit_test(test_claims),
+		cmocka_unit_test(test_claims),      cmocka_unit_test(test_next),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

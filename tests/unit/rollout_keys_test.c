@@ -287,13 +287,46 @@ static void the_mirrored_label(void **state)
 	}
 }
 
+// A driver container of ours that died may have left NVIDIA's label; without its receipt it is a wish of people.
+static void whose_skip_counts(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *own, *label, *receipt;
+		bool is_skipped;
+	} rows[] = {
+		{ NULL, NULL, NULL, false },
+		{ "true", NULL, NULL, true },
+		{ "false", "false", NULL, false },
+		{ NULL, "true", NULL, true },
+		{ NULL, "true", "{" UPGRADE_HELD ",\"pod\":\"p\"}", false },
+		{ NULL, "true", "{\"state\":\"lifted\",\"reason\":\"{\\\"state\\\":\\\"held\\\"}\"}", true },
+		{ "true", "true", "{" UPGRADE_HELD "}", true },
+		{ NULL, NULL, "{" UPGRADE_HELD "}", false },
+	};
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(rows); i++) {
+		struct node_state m;
+		size_t at = i / 2;
+		node_state_init(&m, "n", "u");
+		if (rows[at].receipt && i % 2)
+			node_state_annotation(&m, UPGRADE_HOLD, rows[at].receipt);
+		if (rows[at].own)
+			node_state_label(&m, "kmodsmith.io/skip", rows[at].own);
+		if (rows[at].label)
+			node_state_label(&m, UPGRADE_SKIP, rows[at].label);
+		if (rows[at].receipt && i % 2 == 0)
+			node_state_annotation(&m, UPGRADE_HOLD, rows[at].receipt);
+		expect(m.facts.is_skipped == rows[at].is_skipped, rows[at].receipt);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_trip),          cmocka_unit_test(t83_strict_parsing),
 		cmocka_unit_test(t13_unknown_state),   cmocka_unit_test(agents_may_write_anything),
 		cmocka_unit_test(who_upgrades_a_node), cmocka_unit_test(i9_whose_keys),
-		cmocka_unit_test(the_mirrored_label),
+		cmocka_unit_test(the_mirrored_label),  cmocka_unit_test(whose_skip_counts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

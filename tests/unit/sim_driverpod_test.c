@@ -57,7 +57,7 @@ static void which_pod_is_read(void **state)
 		struct err err = { 0 };
 		for (unsigned i = 0; i < PODS && w->pods[i].name; i++)
 			make_pod(s, w, i);
-		int r = driver_pod_read(k, "gpu-operator", "n1", "mine", &pod, &err);
+		int r = driver_pod_read(k, "gpu-operator", "n1", "mine", false, &pod, &err);
 		expect(r == (w->found ? 1 : -1), w->text);
 		expect(w->found || err.code == E_NOT_FOUND, w->text);
 		if (!w->found)
@@ -80,7 +80,7 @@ static void only_pods_of_this_node_and_namespace_are_listed(void **state)
 	struct err err = { 0 };
 	size_t count;
 	make_pod(s, &rows[1], 0);
-	assert_int_equal(driver_pod_read(k, "gpu-operator", "n1", "mine", &pod, &err), 1);
+	assert_int_equal(driver_pod_read(k, "gpu-operator", "n1", "mine", false, &pod, &err), 1);
 	const struct sim_call *calls = sim_log(s, &count);
 	assert_int_equal(count, 2);
 	assert_non_null(strstr(calls[0].path, "/api/v1/namespaces/gpu-operator/pods?"));
@@ -99,7 +99,7 @@ static void a_refusal_is_not_an_absence(void **state)
 		struct err err = { 0 };
 		make_pod(s, &rows[1], 0);
 		sim_fault(s, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .verb = verbs[i] });
-		expect(driver_pod_read(k, "gpu-operator", "n1", "mine", &pod, &err) == -1, verbs[i]);
+		expect(driver_pod_read(k, "gpu-operator", "n1", "mine", false, &pod, &err) == -1, verbs[i]);
 		expect(err.code != E_NOT_FOUND && !pod, verbs[i]);
 	}
 }

@@ -18,7 +18,8 @@ static const char *text(const json_t *object, const char *key)
 }
 
 struct search {
-	const char *name;      // wanted
+	const char *name; // wanted
+	bool may_end;
 	char *named, *by_role; // found
 };
 
@@ -29,17 +30,17 @@ static int keep_driver_pod(void *ctx, json_t *pod, struct err *err)
 	const json_t *metadata = json_object_get(pod, "metadata");
 	const char *name = text(metadata, "name"), *role = text(json_object_get(metadata, "labels"), COMPONENT);
 	char **found = str_eq(name, s->name) ? &s->named : str_eq(role, "nvidia-driver") ? &s->by_role : NULL;
-	if (found && !*found && !json_object_get(metadata, "deletionTimestamp"))
+	if (found && !*found && (s->may_end || !json_object_get(metadata, "deletionTimestamp")))
 		*found = str_dup(name);
 	return 0;
 }
 
-int driver_pod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
-		    struct err *err)
+int driver_pod_read(struct kube *k, const char *namespace, const char *node, const char *name, bool may_end,
+		    json_t **ret, struct err *err)
 {
 	static const char *const record[] = { "metadata name", "metadata labels app.kubernetes.io/component",
 					      "metadata deletionTimestamp", NULL };
-	struct search s = { .name = name };
+	struct search s = { .name = name, .may_end = may_end };
 	auto_str char *escaped = http_escape(node), *version = NULL;
 	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", escaped);
 	auto_str char *pods = str_fmt("/api/v1/namespaces/%s/pods", namespace);
@@ -61,6 +62,15 @@ int driver_pod_read(struct kube *k, const char *namespace, const char *node, con
 const char *driver_pod_uid(const json_t *pod)
 {
 	return text(json_object_get(pod, "metadata"), "uid");
+}
+
+const json_t *driver_pod_owner(const json_t *object)
+{
+	const json_t *all = at(object, "metadata", "ownerReferences");
+	for (size_t i = 0; i < json_array_size(all); i++)
+		if (json_is_true(json_object_get(json_array_get(all, i), "controller")))
+			return json_array_get(all, i);
+	return NULL;
 }
 
 static const json_t *container(const json_t *pod, const char *list, const char *name)
@@ -114,6 +124,44 @@ int driver_pod_check(const json_t *pod, const char *driver, struct err *err)
 			       "%s has the image '%s', but this is an image of driver %s: set driver.manager.version "
 			       "to driver.version",
 			       DRIVER_CTR, text(its, "image"), driver);
+	return 0;
+}
+
+const char *driver_pod_image(const json_t *pod)
+{
+	return text(container(pod, "containers", DRIVER_CTR), "image");
+}
+
+json_t *driver_pod_next(const json_t *own, const json_t *set)
+{
+	const json_t *spec = json_object_get(at(set, "spec", "template"), "spec");
+	return json_pack("{s:{s:O?, s:O?}, s:O?}", "metadata", "name", at(own, "metadata", "name"), "uid",
+			 at(own, "metadata", "uid"), "spec", spec);
+}
+
+bool driver_pod_is_same_image(const json_t *own, const json_t *next)
+{
+	auto_str char *its_name = NULL, *our_name = NULL, *tag = NULL, *our_tag = NULL;
+	split_image(driver_pod_image(next), &its_name, &tag);
+	split_image(driver_pod_image(own), &our_name, &our_tag);
+	return str_eq(its_name, our_name);
+}
+
+int driver_pod_version(const json_t *own, const json_t *next, const char *carried, char **ret, struct err *err)
+{
+	const char *image = driver_pod_image(next);
+	auto_str char *name = NULL, *tag = NULL;
+	split_image(image, &name, &tag);
+	const char *whole = tag ? tag : "", *end = whole + strspn(whole, "0123456789.");
+	auto_str char *version = str_ndup(whole, (size_t)(end - whole));
+	bool is_whole = isdigit((unsigned char)*version) && strchr(version, '.') && (!*end || *end == '-');
+	if (carried && str_eq(image, driver_pod_image(own)))
+		*ret = str_dup(carried);
+	else if (is_whole)
+		*ret = TAKE(version);
+	else
+		return err_set(err, E_CONFIG, "the image '%s' does not say which driver it has: no tag VERSION-OS",
+			       image ? image : "");
 	return 0;
 }
 

@@ -6,10 +6,20 @@
 #pragma once
 #include "cluster/kube/client.h"
 
-// The pod of that name on this node, else the one with a driver's component label. E_NOT_FOUND: there is neither.
-int driver_pod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
-		    struct err *err);
+// The pod of that name on this node, else the one with a driver's component label. may_end: also one that is being
+// deleted. E_NOT_FOUND: there is neither.
+int driver_pod_read(struct kube *k, const char *namespace, const char *node, const char *name, bool may_end,
+		    json_t **ret, struct err *err);
 const char *driver_pod_uid(const json_t *pod);
+const json_t *driver_pod_owner(const json_t *object); // the controller of a pod or a DaemonSet; NULL = none
+const char *driver_pod_image(const json_t *pod);      // of the driver's container; NULL = it has none
+
+// Pure. The pod that the DaemonSet (NULL = gone) would make now, with the uid of the present one, whose volumes are
+// there. Caller owns.
+json_t *driver_pod_next(const json_t *own, const json_t *set);
+bool driver_pod_is_same_image(const json_t *own, const json_t *next); // by its name, whatever registry and tag
+// The driver that the next pod would load. carried: that of our image. E_CONFIG: the image does not say so.
+int driver_pod_version(const json_t *own, const json_t *next, const char *carried, char **ret, struct err *err);
 
 // Pure. E_USAGE: the pod has no driver container. E_CONFIG: its image is not of our driver, so it would not load what
 // is proven here. driver: the version that our image carries; NULL = none.

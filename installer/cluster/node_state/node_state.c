@@ -174,6 +174,12 @@ static void take_enabled(struct node_facts *f, const char *key, const char *valu
 		f->is_foreign = f->is_foreign || str_eq(value, "true");
 }
 
+// NVIDIA's label counts as a wish of people, unless it is of our own driver container: one that died left it.
+static void settle_skip(struct node_facts *f)
+{
+	f->is_skipped = f->has_skip || (f->has_upgrade_skip && !f->has_upgrade_hold);
+}
+
 void node_state_annotation(struct node_state *m, const char *key, const char *value)
 {
 	struct node_facts *f = &m->facts;
@@ -195,6 +201,10 @@ void node_state_annotation(struct node_state *m, const char *key, const char *va
 		f->keeps_cordon = !str_eq(value, "false");
 	else if (str_eq(key, KEY_PREFIX "retry"))
 		f->retry = target_hash_of_text(value);
+	if (str_eq(key, UPGRADE_HOLD)) {
+		f->has_upgrade_hold = strstr(value, UPGRADE_HELD) != NULL;
+		settle_skip(f);
+	}
 	if (str_eq(key, KEY_PREFIX "pin")) {
 		f->is_pinned = true;
 		f->pin = TARGET_HASH_NONE;
@@ -225,10 +235,13 @@ void node_state_label(struct node_state *m, const char *key, const char *value)
 			 str_eq(value, "failed")  ? MIG_FAILED :
 			 *value                   ? MIG_PENDING :
 						    MIG_NONE;
-	if (str_eq(key, KEY_PREFIX "skip") || str_eq(key, "nvidia.com/gpu-driver-upgrade.skip"))
-		f->is_skipped = f->is_skipped || !str_eq(value, "false");
+	if (str_eq(key, KEY_PREFIX "skip"))
+		f->has_skip = !str_eq(value, "false");
+	else if (str_eq(key, UPGRADE_SKIP))
+		f->has_upgrade_skip = !str_eq(value, "false");
 	else if (str_eq(key, KEY_PREFIX "pool"))
 		node_word_copy(f->pool, sizeof(f->pool), value, strlen(value));
 	else if (str_eq(key, KEY_PREFIX "wave"))
 		node_word_copy(f->wave, sizeof(f->wave), value, strlen(value));
+	settle_skip(f);
 }

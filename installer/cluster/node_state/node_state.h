@@ -52,6 +52,7 @@ enum mig_state { MIG_NONE, MIG_PENDING, MIG_SUCCESS, MIG_FAILED };
 struct node_facts { // of the object, from users, and of its pods
 	bool is_unschedulable, is_ready, is_deleting;
 	bool is_skipped, is_paused, keeps_cordon, is_foreign;
+	bool has_skip, has_upgrade_skip, has_upgrade_hold; // of is_skipped: our label, NVIDIA's, a receipt for that
 	bool is_pinned; // to pin; none: to what is loaded, since the value is invalid
 	bool is_ours;   // the coordinator runs here
 	struct target_hash pin;

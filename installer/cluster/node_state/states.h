@@ -27,6 +27,10 @@ enum span { // durations, in the order of the policy's table
 // controller continues from the state in the label, whoever wrote it (tests/sim/nvidia.def).
 #define UPGRADE_LABEL "nvidia.com/gpu-driver-upgrade-state"
 #define UPGRADE_ENABLED "nvidia.com/gpu-driver-upgrade-enabled" // an annotation
+#define UPGRADE_SKIP "nvidia.com/gpu-driver-upgrade.skip"       // a label: the controller begins nothing there
+// The receipt of our driver container, an annotation: while it says so, that label is ours (upgrade_hold.h).
+#define UPGRADE_HOLD "kmodsmith.io/driver-upgrade-hold"
+#define UPGRADE_HELD "\"state\":\"held\""
 enum upgrade {
 	UPGRADE_NONE, // the label is absent or empty
 	UPGRADE_REQUIRED,

@@ -471,6 +471,7 @@ static void fill_job_request(struct job *j)
 	r->module_key = job_module_key(v);
 	r->is_retry = v->is_retry;
 	r->is_stage = v->is_stage;
+	r->is_payload_elsewhere = v->is_payload_elsewhere;
 	r->has_daemons = v->is_keeping;
 	r->trust_dir = v->origin.trust_dir;
 	r->is_unverified = v->origin.is_unverified;

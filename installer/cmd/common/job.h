@@ -31,7 +31,8 @@ struct job_values { // first member of the values of each of these commands
 	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry, is_stage;
 	const struct progress *progress; // NULL = show_progress_log()
 	bool is_ordered; // driver is what the agent said, and not typed: a source of another one does not count
-	bool has_branch; // driver may be a branch ("535") or "latest": the newest that there is a package of
+	bool is_payload_elsewhere; // the user space is in an image that is not here: neither it nor its firmware counts
+	bool has_branch;           // driver may be a branch ("535") or "latest": the newest that there is a package of
 };
 #define JOB_AUTO "auto"                      // of export: as with is_export_default
 extern const struct opt source_opts[];       // what and how to compile; for job_values

@@ -4,6 +4,7 @@
 #include "base/http/proxy.h"
 #include "cluster/driver_manager/driver_pod.h"
 #include "cluster/driver_manager/evacuate.h"
+#include "cluster/driver_manager/upgrade_hold.h"
 #include "cmd/common/entry.h"
 #include "cmd/common/job.h"
 #include "cmd/container/nvidia_driver.h"
@@ -25,12 +26,14 @@
 struct driver_manager_values {
 	struct job_values job;
 	char *termination_log, *config_digest, *node, *namespace, *kubelet_dir;
-	char *drain_timeout, *drain_selector, *operand_label;
+	char *drain_timeout, *drain_selector, *operand_label, *upgrade_hold;
 	bool is_evicting, is_draining, is_forced, deletes_empty_dir, is_reinstall, is_without_daemons;
 };
 
 static const char STATE[] = "run/nvidia/nvidia-driver.state", KUBELET[] = "var/lib/kubelet", DRIVERS[] = "drivers";
-enum { HOLDERS_MS = 60000, NAP_MS = 500 };
+static const char HOSTNAME[] = "proc/sys/kernel/hostname";
+static const char LEAVING[] = "leaving", STARTING[] = "starting";
+enum { HOLDERS_MS = 60000, NAP_MS = 500, LEAVING_MS = 2000 };
 
 // A number and a unit, again and again.
 int driver_manager_seconds(const char *text, unsigned *ret, struct err *err)
@@ -48,8 +51,7 @@ int driver_manager_seconds(const char *text, unsigned *ret, struct err *err)
 		       (strlen(units[u].unit) != letters || strncmp(units[u].unit, c + digits, letters) != 0))
 			u++;
 		if (!digits || digits > DIGITS || u == ARRAY_SIZE(units))
-			return err_set(err, E_USAGE, "drain-timeout: '%s' is not a duration such as 300s, 5m or 1h30m",
-				       text);
+			return err_set(err, E_USAGE, "'%s' is not a duration such as 300s, 5m or 1h30m", text);
 		sum += strtoull(c, NULL, 10) * units[u].ms;
 		c += digits + letters;
 	}
@@ -112,10 +114,11 @@ static int fill_evacuation(struct manager *m, struct err *err)
 				    .deletes_empty_dir = v->deletes_empty_dir,
 				    .note = log_manager_note,
 				    .is_ended = is_ended };
-	return driver_manager_seconds(v->drain_timeout, &m->e.timeout_s, err);
+	return driver_manager_seconds(v->drain_timeout, &m->e.timeout_s, err) < 0 ? err_wrap(err, "drain-timeout") : 0;
 }
 
-static int open_manager(struct manager *m, struct err *err)
+// deadline_ms: of each request; 0 = the default.
+static int open_manager(struct manager *m, unsigned deadline_ms, struct err *err)
 {
 	const struct driver_manager_values *v = m->v;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
@@ -126,6 +129,7 @@ static int open_manager(struct manager *m, struct err *err)
 		return -1;
 	if (found == 0)
 		return err_set(err, E_USAGE, "not in a pod with a service account; give --kubeconfig");
+	config.deadline_ms = deadline_ms;
 	return kube_open(&config, &m->kube, err) < 0 ||
 			       facts_read(&m->machine.host, &m->machine.kern, &m->facts, err) < 0 ?
 		       -1 :
@@ -214,13 +218,17 @@ static int take_driver_environment(struct manager *m, struct err *err)
 	return r < 0 ? -1 : fill_evacuation(m, err);
 }
 
+static const char *operator_namespace(const struct manager *m)
+{
+	return m->v->namespace && *m->v->namespace ? m->v->namespace : kube_namespace(m->kube);
+}
+
 static int read_driver_pod(struct manager *m, struct err *err)
 {
 	auto_str char *name = NULL;
 	auto_driver_pod_files struct driver_pod_files files = { 0 };
-	const char *namespace = m->v->namespace && *m->v->namespace ? m->v->namespace : kube_namespace(m->kube);
-	if (root_line(&m->machine.kern, "proc/sys/kernel/hostname", &name, err) < 0 ||
-	    driver_pod_read(m->kube, namespace, m->v->node, name ? name : "", &m->pod, err) < 0 ||
+	if (root_line(&m->machine.kern, HOSTNAME, &name, err) < 0 ||
+	    driver_pod_read(m->kube, operator_namespace(m), m->v->node, name ? name : "", false, &m->pod, err) < 0 ||
 	    driver_pod_check(m->pod, getenv("DRIVER_VERSION"), err) < 0)
 		return -1;
 	driver_pod_files(m->pod, &files);
@@ -378,16 +386,21 @@ static char *target_text(const struct job *j)
 		       module_type_name(j->session.plan.flavour), j->session.facts.host.release);
 }
 
+static const char *unload_reason(const struct plan *plan) // NULL = the driver stays
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (plan->steps[i].kind == STEP_UNLOAD)
+			return plan->steps[i].why;
+	return NULL;
+}
+
 // 1 = the driver must be unloaded, and the next one is in the store and fits; 0 = it stays.
 static int stage_next_driver(struct manager *m, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
 	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0)
 		return -1;
-	const struct plan *plan = &job.session.plan;
-	const char *why = NULL;
-	for (size_t i = 0; i < plan->count && !why; i++)
-		why = plan->steps[i].kind == STEP_UNLOAD ? plan->steps[i].why : NULL;
+	const char *why = unload_reason(&job.session.plan);
 	if (job.session.plan.outcome == PLAN_NO_GPU) {
 		m->why = str_dup("this machine has no NVIDIA function");
 		return 0;
@@ -468,6 +481,91 @@ static int uncordon_and_restore(const struct manager *m, struct err *err)
 	return r < 0 ? -1 : 0;
 }
 
+// Before the controller evicts
+
+// With the environment of the next pod's container in place of ours. Its files below /drivers are those of the present
+// one: the kubelet has no others yet.
+static int prove_next_driver(void *ctx, const json_t *own, const json_t *next, struct err *err)
+{
+	struct manager *m = ctx;
+	auto_job struct job job = JOB_NONE;
+	auto_strv struct strv env = { 0 }, unknown = { 0 };
+	auto_str char *driver = NULL, *carried = str_dup(getenv("DRIVER_VERSION"));
+	if (driver_pod_version(own, next, carried, &driver, err) < 0)
+		return -1;
+	driver_pod_environment(own, &env, &unknown);
+	for (size_t i = 0; i < env.count; i++) {
+		auto_str char *name = str_ndup(env.items[i], strcspn(env.items[i], "="));
+		unsetenv(name);
+	}
+	setenv("DRIVER_VERSION", driver, 1);
+	json_decref(m->pod);
+	m->pod = json_incref((json_t *)(uintptr_t)next);
+	if (take_driver_environment(m, err) < 0)
+		return -1;
+	struct job_values *v = &m->v->job;
+	v->is_ordered = !str_eq(v->driver, carried); // our image carries user space and sources of another one
+	v->is_payload_elsewhere = v->is_ordered;
+	v->is_stage = true;
+	v->is_export_default = true;
+	str_set(&v->host_driver, "replace");
+	int r = job_open(v, false, &job, err);
+	r = r == 0 && unload_reason(&job.session.plan) ? job_stage(&job, err) : r;
+	return r < 0 && v->is_ordered && (err->code == E_NOT_FOUND || err->code == E_NO_PACKAGE) ?
+		       err_wrap(err, "what the next image carries cannot be seen from here, and elsewhere") :
+		       r;
+}
+
+// For `kmodsmith status`, and so that each thing is logged once; nothing is written while there is nothing to say.
+static void tell_hold(const struct manager *m, const struct upgrade_hold *h)
+{
+	const struct root *host = &m->machine.host;
+	auto_str char *now = h->reason ? upgrade_hold_text(h) : NULL, *before = NULL;
+	struct err why;
+	if (root_read(host, UPGRADE_HOLD_FILE, &before, NULL, &why) >= 0 && (now ? str_eq(now, before) : !before))
+		return;
+	if (!now)
+		log_info("the operator wants no other driver");
+	else if (h->target)
+		log_info("the operator wants %s: the upgrade is %s: %s", h->target, h->is_held ? "held" : "let go",
+			 h->reason);
+	else
+		log_warn("what the operator wants next is not known, and its upgrade controller may evict before a "
+			 "proof: %s",
+			 h->reason);
+	if ((now ? root_put(host, UPGRADE_HOLD_FILE, now, strlen(now), 0644, &why) :
+		   root_unlink(host, UPGRADE_HOLD_FILE, &why)) < 0)
+		log_warn("%s", why.text);
+}
+
+// 1 = a target is held, or nothing is known; 0 = nothing is in the way.
+static int hold_upgrade(struct manager *m, enum upgrade_hold_when when, struct err *err)
+{
+	auto_upgrade_hold struct upgrade_hold seen = { 0 };
+	auto_str char *name = NULL, *node = str_dup(m->v->node), *namespace = str_dup(operator_namespace(m));
+	const char *duration = m->v->upgrade_hold;
+	struct upgrade_hold_request request = { .kube = m->kube,
+						.node = node,
+						.namespace = namespace,
+						.when = when,
+						.hold_s = UPGRADE_HOLD_S,
+						.prove = prove_next_driver,
+						.ctx = m };
+	struct err why;
+	if (duration && *duration && driver_manager_seconds(duration, &request.hold_s, err) < 0)
+		return err_wrap(err, "upgrade-hold");
+	if (root_line(&m->machine.kern, HOSTNAME, &name, err) < 0)
+		return -1;
+	request.pod = name ? name : "";
+	int r = upgrade_hold_look(&request, &seen, &why);
+	if (r < 0)
+		seen.reason = str_fmt("%s: %s", err_info(why.code)->name, why.text);
+	else if (!seen.target)
+		str_set(&seen.reason, NULL);
+	tell_hold(m, &seen);
+	return r != 0;
+}
+
 #define OPT(name, arg, env, type, member, help)                                               \
 	{                                                                                     \
 		name, 0, arg, env, type, offsetof(struct driver_manager_values, member), help \
@@ -490,6 +588,9 @@ static const struct opt opts[] = {
 	    "fails"),
 	OPT("operand-label", "LABEL", "NODE_LABEL_FOR_GPU_POD_EVICTION", OPT_STR, operand_label,
 	    "one more label of the Node to pause, as those of the operands are"),
+	OPT("upgrade-hold", "DURATION", "KMODSMITH_UPGRADE_HOLD", OPT_STR, upgrade_hold,
+	    "how long the operator's upgrade controller is kept from this node for a driver that is not proven here; "
+	    "default, and at most, 24h; 0s: it is not"),
 	OPT("config-digest", "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, config_digest,
 	    "digest of the pod's configuration: if /run/nvidia/nvidia-driver.state has the same one, nothing is "
 	    "checked"),
@@ -504,7 +605,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-extern const struct cmd cmd_driver_manager_uninstall, cmd_driver_manager_preflight;
+extern const struct cmd cmd_driver_manager_uninstall, cmd_driver_manager_preflight, cmd_driver_manager_hold;
 
 // cmd: whose values these are: they are read again once the environment of the driver's container is known. is_change:
 // false = prove only, and write nothing but the store.
@@ -512,13 +613,15 @@ static int run_driver_manager(const struct cmd *cmd, struct driver_manager_value
 {
 	auto_manager struct manager m = { .cmd = cmd, .v = v, .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
 	struct err why;
-	if (open_manager(&m, err) < 0)
+	if (open_manager(&m, 0, err) < 0)
 		return -1;
 	if (!is_change && preflight(&m, err) < 0)
 		return -1;
 	if (is_change && uninstall(&m, err) < 0) {
 		if (uncordon_and_restore(&m, &why) < 0)
 			log_warn("the next start has to restore operands and cordon: %s", why.text);
+		if (hold_upgrade(&m, is_ended(NULL) ? HOLD_LEAVING : HOLD_STARTING, &why) < 0)
+			log_warn("%s", why.text);
 		return -1;
 	}
 	if (is_change && uncordon_and_restore(&m, err) < 0)
@@ -543,6 +646,21 @@ static int run_preflight(void *values, char **args, size_t count, struct err *er
 {
 	(void)args, (void)count;
 	return run_driver_manager(&cmd_driver_manager_preflight, values, false, err);
+}
+
+static int run_hold(void *values, char **args, size_t count, struct err *err)
+{
+	struct driver_manager_values *v = values;
+	auto_manager struct manager m = { .cmd = &cmd_driver_manager_hold,
+					  .v = v,
+					  .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
+	const char *word = count ? args[0] : "";
+	bool is_leaving = str_eq(word, LEAVING), is_starting = str_eq(word, STARTING);
+	if (*word && !is_leaving && !is_starting)
+		return err_set(err, E_USAGE, "'%s' is neither %s nor %s", word, LEAVING, STARTING);
+	if (open_manager(&m, is_leaving ? LEAVING_MS : 0, err) < 0)
+		return -1;
+	return hold_upgrade(&m, is_leaving ? HOLD_LEAVING : is_starting ? HOLD_STARTING : HOLD_SERVING, err);
 }
 
 static void write_manager_termlog(const void *values, const struct err *err)
@@ -586,6 +704,26 @@ const struct cmd cmd_driver_manager_preflight = {
 	.values_size = sizeof(struct driver_manager_values),
 	.run = run_preflight,
 	.failed = write_manager_termlog,
+};
+
+const struct cmd cmd_driver_manager_hold = {
+	.name = "driver-manager hold",
+	.args = "[leaving|starting]",
+	.args_max = 1,
+	.help = "keep the operator's upgrade controller from this node until the next driver is proven",
+	.about =
+		"One look, which the driver's container takes again and again. The label "
+		"nvidia.com/gpu-driver-upgrade.skip=true stands\non the Node, unless somebody else has set one. If the "
+		"controller wants to upgrade the node, what the next pod would\nload is fetched or compiled and "
+		"proven, "
+		"and the label is removed for that one target; see kmodsmith-operator(7). Exit\nstatus 1: a target is "
+		"held, or nothing is known. leaving: the container ends, and the label stays only for a successor;\n"
+		"starting: there is no container yet, and nothing is held that was not held before.\n\n"
+		"  kmodsmith driver-manager hold\n",
+	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
+		  origin_opts, remote_opts, common_opts },
+	.values_size = sizeof(struct driver_manager_values),
+	.run = run_hold,
 };
 
 static const struct {

@@ -2,6 +2,7 @@
 // The container's entry point: install once, then run until a signal. The driver outlives the process: no signal
 // unloads it.
 #include "cluster/agent/agent_journal.h"
+#include "cluster/kube/kubeconfig.h"
 #include "cmd/common/job.h"
 #include "cmd/container/report.h"
 #include "cmd/container/watch.h"
@@ -11,6 +12,7 @@
 #include "devices/nodes.h"
 #include "host/capabilities.h"
 #include "journal/node_lock.h"
+#include "service/service_hold.h"
 #include "service/service_xid.h"
 #include "status/gpu_operator.h"
 #include "status/liveness.h"
@@ -81,12 +83,13 @@ struct init_start {
 	struct progress shown, watch;
 	const struct values *values;
 	struct service_child agent, server, reporter;
+	struct service_hold hold;
 	struct service_xid xid;
 	struct service_part xid_part;
 	struct gpu_holds holds; // what was started stays so until a daemon keeps it: each start costs seconds
 	bool is_check_due;      // the GPUs have more to answer
 	int64_t look_ms;        // when an agent looks again whether they were measured
-	bool has_reporter, has_xid, is_agent_down;
+	bool has_reporter, has_hold, has_xid, is_agent_down;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
 };
@@ -181,6 +184,18 @@ static int open_agent(struct values *v, struct init_start *s, struct err *err)
 	return r < 0 ? -1 : 0;
 }
 
+// In a pod of the operator: on a Node, and with an account that may ask for it.
+static bool is_on_node(const struct init_start *s)
+{
+	struct err why;
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	const struct values *v = s->values;
+	int found = v->node && *v->node ? kube_config_find(v->job.kubeconfig, &s->machine.kern, &config, &why) : 0;
+	if (found < 0)
+		log_warn("the operator's upgrade controller may evict before a proof: %s", why.text);
+	return found > 0;
+}
+
 static int init_start_open(struct values *v, struct init_start *s, struct err *err)
 {
 	static const char HOOKS[] = "run/kernel/postinst.d";
@@ -204,6 +219,7 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 		log_info("/%s exists, but no hook is installed there; `nvidia-driver update -k RELEASE` compiles "
 			 "beforehand",
 			 HOOKS);
+	s->has_hold = v->is_operator && is_on_node(s);
 	liveness_open(&s->liveness, &s->machine.host, LIVENESS_DIR, &s->machine.kern);
 	s->has_reporter = !v->is_operator && report_child_open(&s->machine.kern, v->node, v->job.kubeconfig,
 							       v->has_labels, passed_on, v, &s->reporter);
@@ -429,6 +445,8 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 		parts[count++] = service_child_part(&s->reporter);
 	if (s->has_xid)
 		parts[count++] = s->xid_part;
+	if (has_driver && s->has_hold)
+		parts[count++] = service_hold_part(&s->hold);
 	if (has_driver && s->values->job.is_keeping)
 		return service_daemons_run(&daemons, parts, count, signals, err);
 	if (has_driver)
@@ -439,14 +457,16 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 }
 
 // R-N3: installing needs more rights than running for months. A failure here must not fail a working node.
-static void drop_rights(const struct values *v)
+static void drop_rights(const struct init_start *s)
 {
 	struct err why;
 	auto_str char *dropped = NULL;
+	const struct values *v = s->values;
 	bool may_compile = is_prebuilding(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
 	if (v->is_privileged || v->is_agent)
 		return;
-	if (capabilities_drop(!v->is_without_daemons, may_compile, &dropped, &why) < 0)
+	unsigned uses = (s->has_hold ? CAPABILITY_DRIVER : 0) | (may_compile || s->has_hold ? CAPABILITY_COMPILE : 0);
+	if (capabilities_drop(!v->is_without_daemons, uses, &dropped, &why) < 0)
 		log_warn("capabilities could not be dropped: %s", why.text);
 	else if (*dropped)
 		log_info("capabilities dropped: %s", dropped);
@@ -464,8 +484,11 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 	if (init_start_open(v, &s, err) < 0)
 		return -1;
 	int r = s.has_request ? install_driver(&s, &signals, err) : 1;
-	if (r < 0 && !(v->is_agent && service_agent_mends(err->code)))
+	if (r < 0 && !(v->is_agent && service_agent_mends(err->code))) {
+		if (s.has_hold) // this container does not serve, so nobody else would
+			service_hold_last(&s.hold, true);
 		return -1;
+	}
 	if (r < 0)
 		log_err(err);
 	if (r < 0 || !s.has_request) {
@@ -477,9 +500,11 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 	s.has_xid = r != 0 && service_xid_open(&s.machine.host, &s.machine.kern, &s.xid, &s.xid_part);
 	if (s.is_check_due)
 		ask_gpus(&s);
-	drop_rights(v);
+	drop_rights(&s);
 	liveness_beat(&s.liveness, LIVENESS_SERVE, 0, 0);
 	int signal = serve_until_stopped(&s, r != 0, &signals, err);
+	if (s.has_hold)
+		service_hold_last(&s.hold, false);
 	if (signal < 0)
 		return -1;
 	log_info("signal %d: exiting; the driver stays loaded", signal);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/core/date.h"
+#include "base/process/state_file.h"
+#include "cluster/driver_manager/upgrade_hold.h"
 #include "cmd/common/job.h"
 #include "daemons/holders_wait.h"
 #include "journal/journal.h"
@@ -195,6 +197,20 @@ static int check_gpus_now(const struct values *v, const struct machine *m, const
 	return publish_measured(m, f, dev_root, err) < 0 ? -1 : 0;
 }
 
+// What the GPU Operator wants next, where our container keeps its upgrade controller from this node (contract 1.17).
+static void show_upgrade_hold(const json_t *h)
+{
+	const char *target = json_string_value(json_object_get(h, "target"));
+	const char *until = json_string_value(json_object_get(h, "until"));
+	const char *reason = json_string_value(json_object_get(h, "reason"));
+	bool is_held = str_eq(json_string_value(json_object_get(h, "state")), "held");
+	if (!target)
+		printf("the operator's upgrades: not held: %s\n", reason ? reason : "");
+	else
+		printf("the operator wants %s: %s%s: %s\n", target, is_held ? "held until " : "let go",
+		       is_held && until ? until : "", reason ? reason : "");
+}
+
 static int run_status(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
@@ -203,7 +219,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
 	auto_root struct root dev_root = ROOT_NONE, state = ROOT_NONE;
-	auto_json json_t *file = NULL;
+	auto_json json_t *file = NULL, *hold = NULL;
 	auto_journal struct journal j = { 0 };
 	auto_daemon_record struct daemon_record daemons = { 0 };
 	struct peermem_status peermem;
@@ -232,6 +248,8 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	int has_kernels = kernel_report_read(&m.host, f.host.boot_id, &kernels, &unread);
 	if (has_kernels < 0)
 		log_warn("cannot read the report on installed kernels: %s", unread.text);
+	if (state_file_load(&m.host, UPGRADE_HOLD_FILE, &hold, &unread) < 0)
+		log_warn("what the operator wants next is unknown: %s", unread.text);
 	auto_str char *next = next_step(file, &s);
 	if (v->common.is_json) {
 		if (host_read_config(&m.host, &m.kern, f.host.release, &f.host.config, &f.host.config_source, err) < 0)
@@ -249,6 +267,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 					    json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(peermem.state),
 						      "why", json_text(peermem.why), "dma_buf", peermem.has_dma_buf));
 		json_object_set_new(json, "kernels", has_kernels > 0 ? kernel_report_json(&kernels) : json_null());
+		json_object_set(json, "upgrade_hold", hold ? hold : json_null());
 		show_json(json);
 	} else {
 		show_headline(&f, &s);
@@ -265,6 +284,8 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 			auto_str char *line = kernel_report_line(&kernels.items[i]);
 			printf("kernel %s\n", line);
 		}
+		if (hold)
+			show_upgrade_hold(hold);
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
 }
