@@ -62,12 +62,13 @@ gpu_pod() { # NAME [KIND-OF-OWNER [SPEC]]
   a_pod "$1" "${2-Job}" "$(jq -n --argjson more "${3-{\}}" '{containers: [{name: "c", image: "i", resources: {limits: {"nvidia.com/gpu": "1"}}}]} + $more')"
 }
 # The pod that we are the init container of: its driver's container has what follows in its environment.
-driver_pod() { # VERSION-OF-THE-TAG [NAME=VALUE...]; $VOLUMES and $MOUNTS of the pod and of the container
+driver_pod() { # VERSION-OF-THE-TAG [NAME=VALUE...]; $VOLUMES and $MOUNTS of the pod and of the container, $OWNERS of the pod
   local tag=$1
   shift
   kube DELETE "/api/v1/namespaces/$OPERATOR/pods/$pod?gracePeriodSeconds=0" >/dev/null
   kube POST /api/v1/namespaces/$OPERATOR/pods "$(jq -n --arg name "$pod" --arg node "$node" --arg tag "$tag" \
-    --argjson volumes "${VOLUMES-[]}" --argjson mounts "${MOUNTS-[]}" '{metadata: {name: $name, labels: {"app.kubernetes.io/component": "nvidia-driver"}},
+    --argjson volumes "${VOLUMES-[]}" --argjson mounts "${MOUNTS-[]}" --argjson owners "${OWNERS-[]}" '{metadata: {name: $name,
+    labels: {"app.kubernetes.io/component": "nvidia-driver"}, ownerReferences: $owners},
     spec: {nodeName: $node, volumes: $volumes, initContainers: [{name: "k8s-driver-manager", image: "r.example/kmodsmith-driver:\($tag)"}],
     containers: [{name: "nvidia-driver-ctr", image: "r.example/kmodsmith-driver:\($tag)-ubuntu24.04", volumeMounts: $mounts, env: ([{name: "NODE_NAME",
     valueFrom: {fieldRef: {fieldPath: "spec.nodeName"}}}] + [$ARGS.positional[] | capture("(?<name>[^=]*)=(?<value>.*)")])}]}}' --args "$@")" |

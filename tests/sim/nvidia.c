@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/nvidia.h"
 
+#include "cluster/node_state/states.h"
+
 enum { TURN_MS = 5000, AT_ONCE = 1 };
 #define PODS "/api/v1/namespaces/gpu-operator/pods"
 #define DAEMONSETS "/apis/apps/v1/namespaces/gpu-operator/daemonsets"
@@ -51,6 +53,10 @@ static bool is_driver_pod_outdated(const struct site *s)
 {
 	auto_str char *newest = str_fmt("%u.%u", s->own->config, s->own->labels);
 	return !is_of_pod(s, "controller-revision-hash", newest);
+}
+static bool is_told_to_skip(const struct site *s)
+{
+	return str_eq(label(s->own->farm, s->at, UPGRADE_SKIP), "true");
 }
 // Nodes that are cordoned already do not count against the limit.
 static bool may_begin_upgrade(const struct site *s)
