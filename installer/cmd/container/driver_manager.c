@@ -68,6 +68,7 @@ struct manager {
 	struct evacuation e;
 	json_t *pod;
 	char *holders;
+	bool is_known;    // the operator's next driver was wanted before: no word about each try
 	bool is_unloaded; // else the kernel has what is requested, or no driver
 	char *why;        // for people
 	struct strv unloaded;
@@ -182,6 +183,13 @@ static int put_files(const struct manager *m, const struct driver_pod_file *f, s
 	return root_mkdirs(&m->machine.kern, parent, 0755, err) < 0 || put_entry(m, from, to, DEPTH, err) < 0 ? -1 : 0;
 }
 
+static void reach_directly(const char *server) // whatever proxies there are
+{
+	const char *lower = getenv("no_proxy"), *now = lower && *lower ? lower : getenv("NO_PROXY");
+	auto_str char *all = str_fmt("%s%s%s", now ? now : "", now && *now ? "," : "", server);
+	setenv("no_proxy", all, 1);
+}
+
 // Takes over the environment of the driver's container.
 static int take_driver_environment(struct manager *m, struct err *err)
 {
@@ -197,14 +205,13 @@ static int take_driver_environment(struct manager *m, struct err *err)
 	}
 	// If the API server was reached without a proxy, keep it so: the driver's proxies are for its downloads.
 	server = getenv("KUBERNETES_SERVICE_HOST");
-	if (server && was_direct) {
-		const char *lower = getenv("no_proxy"), *now = lower && *lower ? lower : getenv("NO_PROXY");
-		auto_str char *all = str_fmt("%s%s%s", now ? now : "", now && *now ? "," : "", server);
-		setenv("no_proxy", all, 1);
-	}
+	if (server && was_direct)
+		reach_directly(server);
 	for (size_t i = 0; i < unknown.count; i++)
-		log_warn("%s of the driver's container is unknown here; driver.manager.env can set it here, too",
-			 unknown.items[i]);
+		if (!getenv(unknown.items[i]))
+			log_warn(
+				"%s of the driver's container is unknown here; driver.manager.env can set it here, too",
+				unknown.items[i]);
 	nvidia_driver_environment(&warnings); // which the driver's container tells
 	struct driver_manager_values *fresh = mem_alloc(m->cmd->values_size);
 	int r = entry_reparse(m->cmd, fresh, err);
@@ -503,7 +510,9 @@ static int prove_next_driver(void *ctx, const json_t *own, const json_t *next, s
 	m->pod = json_incref((json_t *)(uintptr_t)next);
 	if (take_driver_environment(m, err) < 0)
 		return -1;
+	static const struct progress quiet;
 	struct job_values *v = &m->v->job;
+	v->progress = m->is_known ? &quiet : NULL;
 	v->is_ordered = !str_eq(v->driver, carried); // our image carries user space and sources of another one
 	v->is_payload_elsewhere = v->is_ordered;
 	v->is_stage = true;
@@ -557,6 +566,7 @@ static int hold_upgrade(struct manager *m, enum upgrade_hold_when when, struct e
 	if (root_line(&m->machine.kern, HOSTNAME, &name, err) < 0)
 		return -1;
 	request.pod = name ? name : "";
+	m->is_known = root_exists(&m->machine.host, UPGRADE_HOLD_FILE);
 	int r = upgrade_hold_look(&request, &seen, &why);
 	if (r < 0)
 		seen.reason = str_fmt("%s: %s", err_info(why.code)->name, why.text);
@@ -658,6 +668,8 @@ static int run_hold(void *values, char **args, size_t count, struct err *err)
 	bool is_leaving = str_eq(word, LEAVING), is_starting = str_eq(word, STARTING);
 	if (*word && !is_leaving && !is_starting)
 		return err_set(err, E_USAGE, "'%s' is neither %s nor %s", word, LEAVING, STARTING);
+	if (getenv("KUBERNETES_SERVICE_HOST")) // the proxies of the driver's container are for its downloads
+		reach_directly(getenv("KUBERNETES_SERVICE_HOST"));
 	if (open_manager(&m, is_leaving ? LEAVING_MS : 0, err) < 0)
 		return -1;
 	return hold_upgrade(&m, is_leaving ? HOLD_LEAVING : is_starting ? HOLD_STARTING : HOLD_SERVING, err);
