@@ -3,7 +3,8 @@
 # The operator's init container, in its own pod shape, with the real modules and a real API server: another configuration of
 # the same driver unloads nothing; a next driver that cannot be had leaves the driver, its root and every pod as they are; a
 # process with a GPU open is named; and a real change goes through, the root with it, so that the driver's container starts
-# on a free node. What differs is the flavour that nobody has, and a module parameter of the pod's ConfigMap.
+# on a free node. Then that container keeps the operator's upgrade controller waiting for a proof, made with the rights that it has
+# kept. What differs is the flavour that nobody has, and a module parameter of the pod's ConfigMap.
 # gpus: 1
 # stub: yes
 # root: debian
@@ -100,3 +101,49 @@ is "another parameter: the root is gone" "$(mounts)" 0
 is "another parameter: operands and node are given back" "$(says)" "true false 0"
 t "another parameter: the driver's container starts on the free node" driver_starts digest-4
 t "another parameter: nvidia-smi starts after a chroot" chroot $root nvidia-smi --help
+t "the driver's pod is deleted once more" pod_delete driver
+
+# The upgrade controller, and what the driver's container lets it do: with the rights that it keeps once it serves.
+set=/apis/apps/v1/namespaces/gpu-operator/daemonsets state=nvidia.com/gpu-driver-upgrade-state skip=nvidia.com/gpu-driver-upgrade.skip
+tag=$(jq -r '.Env[] | select(startswith("DRIVER_VERSION=")) | sub(".*="; "")' /images/driver.json)
+template() { # KERNEL_MODULE_TYPE [WORD]
+  jq -n --arg type "$1" --arg word "${2-}" --arg tag "$tag" '{metadata: {labels: {app: "d"}}, spec: {containers: [{name: "nvidia-driver-ctr",
+    image: "r.example/kmodsmith-driver:\($tag)-debian12", env: [{name: "KERNEL_MODULE_TYPE", value: $type}, {name: "SITE_WORD", value: $word}]}]}}'
+}
+wants() { # KERNEL_MODULE_TYPE [WORD]: the next template, which the controller sees
+  api PATCH $set/driver "{\"spec\": {\"template\": $(template "$@")}}" | jq -r '.metadata.uid // halt_error' &&
+    api PATCH $node "{\"metadata\": {\"labels\": {\"$state\": \"upgrade-required\"}}}" >/dev/null
+}
+receipt() { api GET $node | jq -r '.metadata | "\(.labels["'$skip'"]) \(.annotations["kmodsmith.io/driver-upgrade-hold"])"'; }
+becomes() { # REGEXP of label and receipt
+  tries=120
+  until receipt | grep -qE "$1"; do
+    tries=$((tries - 1))
+    if [ $tries -eq 0 ] || ! pod_alive driver; then receipt; pod_log driver; return 1; fi
+    sleep 0.5
+  done
+}
+with_account() { # as the kubelet gives it to each container of a pod
+  address=$(cat /beside/url)
+  cp -r /beside/account $pods/account &&
+    pod_start driver clusterpolicy-account DRIVER_CONFIG_DIGEST=digest-4 KUBERNETES_SERVICE_HOST=10.0.2.2 KUBERNETES_SERVICE_PORT="${address##*:}"
+}
+uid=$(api POST $set "{\"metadata\": {\"name\": \"driver\", \"ownerReferences\": [{\"apiVersion\": \"nvidia.com/v1\", \"kind\": \"ClusterPolicy\", \"name\": \"p\",
+  \"uid\": \"p\", \"controller\": true}]}, \"spec\": {\"selector\": {\"matchLabels\": {\"app\": \"d\"}}, \"template\": $(template auto)}}" | jq -r .metadata.uid)
+t "an upgrade: the operator makes its pod" driver_pod auto
+t "an upgrade: the pod is of its DaemonSet" api PATCH $operator/driver "{\"metadata\": {\"ownerReferences\": [{\"apiVersion\": \"apps/v1\", \"kind\": \"DaemonSet\",
+  \"name\": \"driver\", \"uid\": \"$uid\", \"controller\": true}]}}"
+t "an upgrade: the driver's container has the pod's account" with_account
+t "an upgrade: at rest the controller is kept from the node" becomes '^true .*"state":"held".*"target":null'
+like "an upgrade: rights were dropped" "$(pod_log driver)" 'capabilities dropped: .*CAP_NET_ADMIN'
+t "an upgrade: another parameter" pod_exec driver sh -c 'mkdir -p /drivers && echo NVreg_DeviceFileMode=0644 >/drivers/nvidia.conf'
+before=$(srcversions)
+t "an upgrade: the controller sees it" wants auto another
+t "an upgrade: it is proven with what rights are left, and let go" becomes '^null .*"state":"lifted".*it is proven'
+t "an upgrade: a flavour that nobody has" wants proprietary
+t "an upgrade: that is held, and says why" becomes '^true .*"state":"held".*"reason":"E_'
+like "an upgrade: status says so, too" "$(pod_exec driver kmodsmith status)" 'the operator wants .*: held until .*: E_'
+is "an upgrade: the modules are the same" "$(srcversions)" "$before"
+t "an upgrade: the operator goes" api DELETE $set/driver
+t "an upgrade: its pod is deleted" pod_delete driver
+is "an upgrade: nothing is left on the node" "$(receipt)" "null null"
