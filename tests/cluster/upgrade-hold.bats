@@ -65,7 +65,10 @@ look() { # [leaving|starting] [NAME=VALUE...]: of the driver's container
   run --separate-stderr env KMODSMITH_ROOT="$ROOT" KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT="${KUBE##*:}" NODE_NAME="$node" \
     DRIVER_VERSION="$image" "${from[@]}" "$@" "$KMODSMITH" driver-manager hold "${word[@]}" --insecure-skip-verify
 }
-receipt() { kube GET "/api/v1/nodes/$node" | jq -r '.metadata.annotations["kmodsmith.io/driver-upgrade-hold"] // "none" | (fromjson? // .)' | jq -r "${1-.}" 2>/dev/null || echo none; }
+receipt() { # JQ
+  kube GET "/api/v1/nodes/$node" | jq -r '.metadata.annotations["kmodsmith.io/driver-upgrade-hold"] // "none" | (fromjson? // .)' |
+    jq -r "${1-.}" 2>/dev/null || echo none
+}
 assert_jobs_run() { # the controller has done nothing, and nothing was touched
   assert_equal "$(label "$state") $(label "$skip")" "upgrade-required true"
   assert_untouched "plugin train"

@@ -174,7 +174,7 @@ static void take_enabled(struct node_facts *f, const char *key, const char *valu
 		f->is_foreign = f->is_foreign || str_eq(value, "true");
 }
 
-// NVIDIA's label counts as a wish of people, unless it is of our own driver container: one that died left it.
+// NVIDIA's label counts as somebody's request, unless our own driver container set it, which may have died since.
 static void settle_skip(struct node_facts *f)
 {
 	f->is_skipped = f->has_skip || (f->has_upgrade_skip && !f->has_upgrade_hold);
