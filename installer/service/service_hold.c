@@ -4,6 +4,7 @@
 #include "base/core/date.h"
 #include "base/process/launch.h"
 #include "base/process/log.h"
+#include "kmod/load/bounded.h"
 
 #include <sys/wait.h>
 
@@ -14,7 +15,7 @@ enum {
 	END_MS = 2 * 1000,
 	LEAVE_MS = 8 * 1000, // of the 30 s that a pod has
 	FAILED_MS = 60 * 1000,
-	STEP_MS = 50,
+	KILL_WAIT_MS = 1000,
 };
 
 static int start_look(const char *why, int *ret)
@@ -61,15 +62,17 @@ struct service_part service_hold_part(struct service_hold *h)
 	return (struct service_part){ .ctx = h, .ended = hold_ended, .tick = tick_hold };
 }
 
+// One that the kernel does not let go is left behind.
 static void wait_for_look(int child, int ms)
 {
 	int status;
-	for (; ms > 0 && waitpid(child, &status, WNOHANG) == 0; ms -= STEP_MS)
-		poll(NULL, 0, STEP_MS);
-	if (ms <= 0) {
+	bool is_ended = bounded_wait(child, ms);
+	if (!is_ended) {
 		kill(-child, SIGKILL);
-		waitpid(child, &status, 0);
+		is_ended = bounded_wait(child, KILL_WAIT_MS);
 	}
+	if (is_ended)
+		waitpid(child, &status, 0);
 }
 
 void service_hold_last(struct service_hold *h, bool is_failed)
