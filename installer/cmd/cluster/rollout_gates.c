@@ -380,7 +380,7 @@ static void offer_retry(const void *values, const char *option, size_t argument,
 						.opts = { cluster_opts, common_opts },        \
 						.values_size = sizeof(struct cluster_values), \
 						.run = run_##verb,                            \
-						.offer = offer_ }
+						.offer = (offer_) }
 const struct cmd cmd_rollout_pause = {
 	.name = "rollout pause",
 	.help = "begin no further nodes, in all pools",
