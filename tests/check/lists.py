@@ -160,7 +160,7 @@ def with_parts(tests, passed):
     return {commit: found.get(commit, set()) | passed.get(commit, set()) for commit in {**found, **passed}}
 
 
-def remember(tests, passed, is_whole):
+def remember(passed, is_whole):
     """After a `make check-all`: the inputs and the commit, for `make check` to start from; after a part of one ({commit: tests} that
     passed) what needs not be run again, for `make check-all RESUME=1` wherever this is cloned."""
     head = git("rev-parse", "HEAD")
@@ -175,15 +175,8 @@ def remember(tests, passed, is_whole):
         with open(PASSED, encoding="ascii") if os.path.exists(PASSED) else io.StringIO("- never\n") as file:
             before = file.read().split("\n")[:-1]
         dates = {line.split()[0]: line.split()[1] for line in before[1:]}
-        lines = before[:1] + [" ".join([commit, dates.get(commit, today), *in_short(tests, names)]) for commit, names in passed.items() if names]
+        lines = before[:1] + [" ".join([commit, dates.get(commit, today), *sorted(names)]) for commit, names in passed.items() if names]
     with open(PASSED, "w", encoding="ascii") as file:
         print(*lines, sep="\n", file=file)
     print(f"Recorded in {PASSED} and tests/inputs.lock: commit both." if is_whole else
           f"Recorded in {PASSED} as a part; commit it, and go on with `make check-all RESUME=1`, here or in another clone.")
-
-
-def in_short(tests, names):
-    """The same tests, a tier by its name where it is whole."""
-    tiers = {name.split("/")[0]: {n for n in tests if n.split("/")[0] == name.split("/")[0]} for name in names}
-    whole = {tier for tier, members in tiers.items() if members <= names}
-    return sorted(whole | {name for name in names if name.split("/")[0] not in whole})
