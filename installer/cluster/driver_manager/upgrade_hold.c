@@ -156,9 +156,11 @@ static bool is_selected(const json_t *node, const json_t *selector)
 {
 	const char *key;
 	const json_t *value;
-	json_object_foreach(
-		(json_t *)(uintptr_t)selector, key,
-		value) if (!str_eq(text(metadata(node, "labels"), key), json_string_value(value))) return false;
+	json_object_foreach((json_t *)(uintptr_t)selector, key, value)
+	{
+		if (!str_eq(text(metadata(node, "labels"), key), json_string_value(value)))
+			return false;
+	}
 	return true;
 }
 
