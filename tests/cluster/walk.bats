@@ -152,8 +152,9 @@ daemonset_ready() { kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets/kmods
 browses() { # the page of the coordinator that leads, in the midst of the rollout
   local node asked
   until_so 120 leader
-  run --separate-stderr /usr/bin/python3 "$top/tests/cluster/browse.py" "$url/" "$work/kmodsmith/token" "1 of 3 nodes done" "$picture" "$work/profile"
+  run --separate-stderr /usr/bin/python3 "$top/tests/cluster/browse.py" "$url/" "$work/kmodsmith/token" "Waits: wave-approval main" "$picture" "$work/profile"
   assert_success
+  assert_output --partial "1 of 3 nodes done"
   asked=${output%%$'\n'--$'\n'*}
   assert_regex "$asked" 'a bearer token is required, of a user who may list nodes'
   refute_regex "$asked" gpu-
