@@ -79,7 +79,7 @@ def tally(job, status):
     """Count what the job printed: a closing line of its tier, or TAP."""
     with open(job.log, encoding="utf-8", errors="replace") as file:
         text = file.read()
-    closing = re.findall(r"^[a-z-]+: (\d+) passed, (\d+) failed, (\d+) skipped$", text, re.M)
+    closing = re.findall(r"^[a-z][a-z0-9-]*: (\d+) passed, (\d+) failed, (\d+) skipped$", text, re.M)
     if closing:
         job.passed, job.failed, job.skipped = map(int, closing[-1])
     else:

@@ -43,6 +43,7 @@ echo "lint: 3 passed, 0 failed, 1 skipped"|3 passed, 0 failed, 1 skipped
 echo "lint: 3 passed, 2 failed, 1 skipped"; exit 1|3 passed, 2 failed, 1 skipped
 echo "lint: 3 passed, 0 failed, 0 skipped"; exit 1|3 passed, 1 failed, 0 skipped
 echo "lint: 0 passed, 0 failed, 7 skipped"|0 passed, 0 failed, 7 skipped
+echo "arm64: 2 passed, 0 failed, 1 skipped"|2 passed, 0 failed, 1 skipped
 echo "all is well"|0 passed, 1 failed, 0 skipped
 kill -9 $$|0 passed, 1 failed, 0 skipped
 echo "ok 1 - a"; echo "ok 2 - b # SKIP why"|1 passed, 0 failed, 1 skipped
