@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Rollouts among the real controllers: kube-scheduler places what was evicted, kube-controller-manager makes it anew, keeps
-# disruption budgets and says which nodes are there. The test is kubelet alone. T04, T05, T72.
+# disruption budgets and says which nodes are there. The test is kubelet alone. T04, T05, T72, T73.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
 load helper
 load agent
@@ -9,7 +9,7 @@ load rollout
 load controllers
 
 setup_file() {
-  kube_start
+  kube_start --allow-privileged=true
   controllers_start
   deploy rbac.yaml
   deploy agent-policy.yaml
@@ -30,6 +30,7 @@ teardown() {
   for kind in deployments daemonsets; do kube DELETE "/apis/apps/v1/namespaces/default/$kind" >/dev/null; done
   kube DELETE /apis/policy/v1/namespaces/default/poddisruptionbudgets >/dev/null
   kube DELETE /api/v1/namespaces/default/pods?gracePeriodSeconds=0 >/dev/null
+  kube DELETE /apis/apps/v1/namespaces/kmodsmith/daemonsets >/dev/null
   farm_clean
 }
 
@@ -100,4 +101,19 @@ teardown() {
   rm "$BATS_TEST_TMPDIR/silent-$(name_of 2)"
   all_are "done" 90
   assert_equal "$(versions)" "$new $new $new"
+}
+
+@test "T73: why says what the pod of a silent agent waits for, in the scheduler's words, with the coordinator's rights" {
+  local path=/apis/apps/v1/namespaces/kmodsmith/daemonsets
+  why() { run "$KMODSMITH" rollout why "$(name_of 2)" --kubeconfig "$BATS_TEST_TMPDIR/coordinator.config" --namespace kmodsmith; }
+  coordinator_start a
+  policy "$new"
+  is_silent() { why && [[ ${lines[0]} == *" is idle: no-report"* ]]; }
+  until_so 60 is_silent
+  assert_line "$(name_of 2) is idle: no-report no pod of an agent in the namespace kmodsmith is for this node"
+  kube POST "$path" "$(python3 -c 'import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))' "$top/deploy/daemonset-agent.yaml" |
+    jq '.spec.template.spec.containers[0].resources.requests.cpu = "99"')" | jq -e '.kind == "DaemonSet"' >/dev/null
+  is_refused() { why && [[ ${lines[0]} == *": Pending: Unschedulable: "* ]]; }
+  until_so 60 is_refused
+  assert_line --regexp "^$(name_of 2) is idle: no-report kmodsmith/kmodsmith-agent-[a-z0-9]+: Pending: Unschedulable: 0/3 nodes are available: .*Insufficient cpu"
 }

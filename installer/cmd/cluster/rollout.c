@@ -74,7 +74,7 @@ static int run_rollout_plan(void *values, char **args, size_t count, struct err 
 		rollouts[i] = (struct rollout){ .target = policy.pools[i].target.target_hash, .resumed = c.now };
 	scheduler_plan(&c, &slots);
 	if (v->node)
-		return rollout_show_why(&c, &slots, v->node, NULL, v->common.is_json, err);
+		return rollout_show_why(&c, &slots, v->node, NULL, NULL, v->common.is_json, err);
 	rollout_show_pools(&c, &slots, &(struct rollout_filter){ 0 }, NULL, v->common.is_json);
 	return 0;
 }

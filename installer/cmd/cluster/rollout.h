@@ -19,8 +19,9 @@ char *rollout_pool_line(const struct cluster *c, const struct slots *s, size_t p
 // Of one pool, with warnings about waves that cannot open the next one; nothing if it has none.
 void rollout_show_waves(const struct cluster *c, const struct slots *s, size_t pool_at);
 json_t *rollout_waves_json(const struct cluster *c, const struct slots *s, size_t pool_at);
-// The rules of one node's state and the conditions for a slot, row by row. E_NOT_FOUND: there is no such node.
-int rollout_show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy,
-		     bool is_json, struct err *err);
+// The rules of one node's state and the conditions for a slot, row by row. pod: what its agent's pod waits for; NULL =
+// nothing is known of it. E_NOT_FOUND: there is no such node.
+int rollout_show_why(const struct cluster *c, const struct slots *s, const char *node, const char *pod,
+		     const json_t *policy, bool is_json, struct err *err);
 // Until no node is on the way from a cordon to an uncordon. timeout_s: 0 = none; then E_ROLLOUT_PENDING.
 int rollout_wait_idle(const struct cluster_values *v, unsigned timeout_s, struct err *err);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout status, why: what the coordinator of a cluster sees, and what it will do next.
 #include "base/core/date.h"
+#include "cluster/coordinator/agent_pod.h"
 #include "cluster/kube/api.h"
 #include "cluster/rollout/operator_requests.h"
 #include "cmd/cluster/cluster.h"
@@ -91,6 +92,26 @@ static char *leaderless_text(const struct coordinator *c)
 	if (!date || !date_parse(date, &renewed) || kube_time(c->o.kube) <= renewed + LEADER_LEASE_S + CLOCKS_APART_S)
 		return NULL;
 	return str_fmt("%s has not renewed the Lease " LEADER_LEASE " since %s", holder, date);
+}
+
+// Of a node whose agent says nothing: what its pod waits for. NULL = it speaks, or that is not known. Caller frees.
+static char *silent_agent_text(struct seen *s, const char *node)
+{
+	struct err why;
+	char *text = NULL;
+	size_t at = 0;
+	while (at < s->cluster.count && !str_eq(s->cluster.nodes[at].name, node))
+		at++;
+	if (at == s->cluster.count)
+		return NULL;
+	struct view v = scheduler_view(&s->cluster, &s->slots, at);
+	struct decision d;
+	transition(&v, &d);
+	enum reason_code code = d.rule ? d.next.reason.code : d.waits.code;
+	if ((code == REASON_NO_REPORT || code == REASON_AGENT_SILENT) &&
+	    agent_pod_text(s->kube, s->c.o.namespace, node, &text, &why) < 0)
+		log_warn("cannot list the pods of the namespace %s: %s", s->c.o.namespace, why.text);
+	return text;
 }
 
 static json_t *policy_json(const struct coordinator *c)
@@ -339,7 +360,8 @@ static int run_rollout_why(void *values, char **args, size_t count, struct err *
 	check_node_pods(&s.c, args[0]);
 	plan(&s);
 	auto_json json_t *policy = policy_json(&s.c);
-	return rollout_show_why(&s.cluster, &s.slots, args[0], policy, v->common.is_json, err);
+	auto_str char *silent = silent_agent_text(&s, args[0]);
+	return rollout_show_why(&s.cluster, &s.slots, args[0], silent, policy, v->common.is_json, err);
 }
 
 const struct cmd cmd_rollout_status = {
@@ -370,7 +392,8 @@ const struct cmd cmd_rollout_why = {
 	.help = "explain the state of a node: every rule of its state, and every condition for a slot",
 	.about = "Shows the rules that the coordinator evaluates, and since when the node is in its state, what "
 		 "happens at the deadline,\nhow many drains there were, and why the last one ended. If a node is being "
-		 "drained and no blocker is recorded yet,\nits pods are listed.\n\n"
+		 "drained and no blocker is recorded yet,\nits pods are listed. If its agent says nothing, the "
+		 "reason names the agent's pod and what that waits for.\n\n"
 		 "  kmodsmith rollout why gpu-17 --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { cluster_opts, common_opts },
 	.values_size = sizeof(struct cluster_values),

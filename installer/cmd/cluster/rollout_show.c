@@ -141,8 +141,8 @@ static char *steps_text(const struct cluster *c, const struct view *v, enum reas
 		       is_halted || !is_paused ? "" : "; then, as the policy is paused, `kmodsmith rollout resume`");
 }
 
-int rollout_show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy,
-		     bool is_json, struct err *err)
+int rollout_show_why(const struct cluster *c, const struct slots *s, const char *node, const char *pod,
+		     const json_t *policy, bool is_json, struct err *err)
 {
 	struct explain_row rules[EXPLAIN_MOST], slot[EXPLAIN_MOST];
 	size_t at = 0;
@@ -158,7 +158,8 @@ int rollout_show_why(const struct cluster *c, const struct slots *s, const char 
 	const struct reason *reason = d.rule ? &d.next.reason : &d.waits;
 	const char *state = node_phase_info(c->nodes[at].record.phase)->name;
 	const char *refusal_code = node_reason_info(s->node_plans[at].refused)->code;
-	auto_str char *why = reason_text(reason), *steps = steps_text(c, &v, reason->code);
+	auto_str char *code = reason_text(reason), *steps = steps_text(c, &v, reason->code);
+	auto_str char *why = str_fmt("%s%s%s", code, pod ? " " : "", pod ? pod : "");
 	char gpus[KEY_VALUE_MOST + 1];
 	gpu_report_text(&v.m->report.gpus, gpus, sizeof(gpus));
 	if (is_json) {
