@@ -38,7 +38,7 @@ DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
 CMDS := $(sort $(shell grep -oE '&cmd_[a-z_]+' installer/commands.c | cut -c6- | tr _ -))
-MAN := $(patsubst docs/man/%.scd,$B/man/%,$(wildcard docs/man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
+MAN := $(patsubst docs/man/%.scd,$B/man/%,$(wildcard docs/man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7 $B/man/kmodsmith-reasons.7
 UNIT_OBJ := $(patsubst %.c,$B/%.o,$(wildcard tests/unit/*_test.c))
 UNIT := $(UNIT_OBJ:$B/tests/unit/%.o=$B/unit/%)
 SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
@@ -129,7 +129,7 @@ images: $B/kmodsmith $B/kmodsmith-static ; $(Q)scripts/images.sh
 $B/mkman: $B/installer/mkman.o $(LIB)
 	@echo "  LD      $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
-$B/man/kmodsmith.8 $B/man/kmodsmith-errors.7 $(CMDS:%=$B/man/kmodsmith-%.8): $B/mkman
+$B/man/kmodsmith.8 $B/man/kmodsmith-errors.7 $B/man/kmodsmith-reasons.7 $(CMDS:%=$B/man/kmodsmith-%.8): $B/mkman
 	@echo "  MAN     $@"
 	@mkdir -p $(@D)
 	$(Q)$< $(patsubst kmodsmith-%,%,$(basename $(@F))) | scdoc >$@

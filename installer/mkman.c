@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the manual pages, as scdoc text, from the tables that the program itself runs on: `mkman NAME` for a command,
-// `mkman kmodsmith` for the overview, `mkman errors` for the error codes. `mkman markdown BLOCK` writes a part of a
-// page in docs/ from the same tables; scripts/docs.sh puts it there. `mkman conf` writes a configuration file whose
-// every line is a comment. Only the build calls it.
+// `mkman kmodsmith` for the overview, `mkman errors` for the error codes, `mkman reasons` for those of a rollout.
+// `mkman markdown BLOCK` writes a part of a page in docs/ from the same tables; scripts/docs.sh puts it there. `mkman
+// conf` writes a configuration file whose every line is a comment. Only the build calls it.
 #include "cluster/node_state/states.h"
 #include "cmd/common/common.h"
 
-#include <ctype.h>
 #include <stdio.h>
 
 // scdoc takes some characters for markup, and more of them at the beginning of a line.
@@ -135,6 +134,9 @@ static const char overview_end[] =
 	"*kmodsmith-policy*(7)\n"
 	"\tthe policy of a rollout\n"
 	"\n"
+	"*kmodsmith-reasons*(7)\n"
+	"\twhy a node does not move in a rollout\n"
+	"\n"
 	"*kmodsmith-recovery*(7)\n"
 	"\thow a driver is replaced, and what happens if that fails\n"
 	"\n"
@@ -219,15 +221,19 @@ static int overview_page(void)
 
 static int errors_page(void)
 {
-	printf("kmodsmith-errors(7)\n\n# NAME\n\nkmodsmith-errors - error codes, what they mean and what to do\n\n# "
-	       "CODES\n\n");
+	printf("kmodsmith-errors(7)\n\n# NAME\n\nkmodsmith-errors - error codes, what they mean and what to do\n\n"
+	       "# DESCRIPTION\n\n"
+	       "Every refusal has one of these codes. *kmodsmith explain* CODE prints the same. In brackets is the "
+	       "reason\n"
+	       "that conditions, metrics and the termination log of a pod have for the code.\n\n"
+	       "# CODES\n\n");
 	for (int code = E_SYSTEM; code < E_LAST_; code++) {
 		const struct err_info *e = err_info(code);
-		printf("*%s*\n\t", e->name);
+		printf("*%s* (%s)\n\t", e->name, e->reason);
 		print_text(e->text);
 		printf(". Next: ");
 		print_text(e->next);
-		printf(".\n\n");
+		printf(". Exit status %d%s.\n\n", e->exit_status, e->retryable ? "; may pass when tried again" : "");
 		size_t count;
 		const struct err_cause *causes = err_causes(code, &count);
 		for (size_t i = 0; i < count; i++) {
@@ -240,6 +246,25 @@ static int errors_page(void)
 		printf("\n");
 	}
 	page_end();
+	return 0;
+}
+
+static int reasons_page(void)
+{
+	printf("kmodsmith-reasons(7)\n\n# NAME\n\nkmodsmith-reasons - why a node does not move in a rollout, and what "
+	       "to "
+	       "do\n\n# DESCRIPTION\n\n"
+	       "*kmodsmith rollout status* shows the reason of each node, the Node's annotation _kmodsmith.io/reason_\n"
+	       "begins with it, and *kmodsmith rollout why* NODE prints every rule with its answer.\n\n# REASONS\n\n");
+	for (enum reason_code r = 0; r < REASON_COUNT; r++) {
+		printf("*%s*\n\t", node_reason_info(r)->code);
+		print_text(node_reason_info(r)->text);
+		printf(". Next: ");
+		print_text(node_reason_info(r)->next);
+		printf(".\n\n");
+	}
+	printf("# SEE ALSO\n\n*kmodsmith-rollout-status*(8), *kmodsmith-rollout-why*(8), *kmodsmith-policy*(7), "
+	       "*kmodsmith-errors*(7)\n");
 	return 0;
 }
 
@@ -326,39 +351,6 @@ static void options_table(void)
 	}
 }
 
-static void errors_sections(void)
-{
-	for (int code = E_SYSTEM; code < E_LAST_; code++) {
-		const struct err_info *e = err_info(code);
-		printf("### %s\n\n%c", e->name, toupper((unsigned char)*e->text));
-		print_markdown(e->text + 1);
-		printf(".\n\n**Next:** ");
-		print_markdown(e->next);
-		printf(".\n\n");
-		size_t count;
-		const struct err_cause *causes = err_causes(code, &count);
-		for (size_t i = 0; i < count; i++) {
-			printf("%zu. %c", i + 1, toupper((unsigned char)*causes[i].cause));
-			print_markdown(causes[i].cause + 1);
-			printf(": `%s`\n", causes[i].command);
-		}
-		printf("\nExit status %d; retryable: %s; reason in conditions and metrics: `%s`.\n\n", e->exit_status,
-		       e->retryable ? "yes" : "no", e->reason);
-	}
-}
-
-static void reasons_table(void)
-{
-	printf("| reason | what it means | what to do |\n|---|---|---|\n");
-	for (enum reason_code r = 0; r < REASON_COUNT; r++) {
-		printf("| `%s` | ", node_reason_info(r)->code);
-		print_markdown(node_reason_info(r)->text);
-		printf(" | ");
-		print_markdown(node_reason_info(r)->next);
-		printf(" |\n");
-	}
-}
-
 static void print_comment(const char *text)
 {
 	enum { WIDTH = 98 };
@@ -401,10 +393,7 @@ static int sample_conf(void)
 static const struct block {
 	const char *name;
 	void (*print)(void);
-} blocks[] = { { "commands", commands_table },
-	       { "options", options_table },
-	       { "errors", errors_sections },
-	       { "reasons", reasons_table } };
+} blocks[] = { { "commands", commands_table }, { "options", options_table } };
 
 int main(int argc, char **argv)
 {
@@ -427,6 +416,8 @@ int main(int argc, char **argv)
 		return sample_conf();
 	if (str_eq(name, "errors"))
 		return errors_page();
+	if (str_eq(name, "reasons"))
+		return reasons_page();
 	fprintf(stderr, "mkman: no page '%s'\n", name);
 	return 2;
 }

@@ -43,7 +43,7 @@ signed() {
   build=$(basename "$(dirname "$(realpath "$KMODSMITH")")")
   [ "$(realpath "$KMODSMITH")" = "$(realpath "$top")/build/$build/kmodsmith" ] || build=release
   make_in "$build" "build/$build/mkman"
-  [ "$(grep -lr '^<!-- mkman ' "$top/docs" | wc -l)" -ge 2 ]
+  [ "$(grep -hr '^<!-- mkman ' "$top/docs" | wc -l)" -ge 2 ]
   while read -r page; do
     cp "$page" page.md
     "$top/scripts/docs.sh" "$top/build/$build/mkman" page.md
@@ -579,6 +579,9 @@ print(*[e["name"][10:] + "=" + e["value"] for e in pod["env"] if e["name"].start
     # shellcheck disable=SC2086 # a command may have two words
     "$KMODSMITH" $name --help | sed -n '/^Examples:/,/^$/{s/^  *//; s/   .*//; s/^/    /p}' >"help/${name// /-}.md"
   done < <(commands)
+  "$KMODSMITH" explain --json | jq -r '.items[] | .next, (.causes[] | "`\(.command)`")' >help/codes.md
+  [ "$(grep -c '`kmodsmith ' help/codes.md)" -gt 60 ]
+  cp "$top/installer/cluster/node_state/reasons.def" help/reasons.md
   PATH=$PWD/bin:$PATH
   refused_for_the_format() { # FILE...
     while IFS=$'\t' read -r at kind words; do

@@ -67,18 +67,23 @@ of_page() {
   done < <(commands)
 }
 
-@test "the manual has a page for every command and every code, and the overview lists each page" {
+@test "the manual has a page for every command, every code and every reason, and the overview lists each page" {
   local name page
   while read -r name; do
     run grep -F "kmodsmith-${name// /-}\\fR(8)" "$MAN/kmodsmith.8"
     assert_success
   done < <(commands)
-  for page in "$top"/docs/man/*.scd; do
+  for page in "$top"/docs/man/*.scd kmodsmith-{errors,reasons}.7.scd; do
     run grep -F "$(basename "${page%.7.scd}")\\fR(7)" "$MAN/kmodsmith.8"
     assert_success
   done
   run grep -cE '^\\fBE_' "$MAN/kmodsmith-errors.7"
   assert_output "$(grep -c '^X(E_' "$top/installer/base/core/errors.def")"
+  while read -r name; do
+    run grep -cxF "\\fB$name\\fR" "$MAN/kmodsmith-reasons.7"
+    assert_output 1
+  done < <(sed -nE 's/^X\([A-Z_]+, "([a-z-]+)".*/\1/p' "$top/installer/cluster/node_state/reasons.def")
+  [ "$(grep -c '^X(' "$top/installer/cluster/node_state/reasons.def")" -gt 60 ]
 }
 
 @test "an example of two lines is one command in the manual too" {
