@@ -221,11 +221,11 @@ static int overview_page(void)
 
 static int errors_page(void)
 {
-	printf("kmodsmith-errors(7)\n\n# NAME\n\nkmodsmith-errors - error codes, what they mean and what to do\n\n"
+	printf("kmodsmith-errors(7)\n\n# NAME\n\n"
+	       "kmodsmith-errors - error codes, what they mean and what to do\n\n"
 	       "# DESCRIPTION\n\n"
-	       "Every refusal has one of these codes. *kmodsmith explain* CODE prints the same. In brackets is the "
-	       "reason\n"
-	       "that conditions, metrics and the termination log of a pod have for the code.\n\n"
+	       "Every refusal has one of these codes. *kmodsmith explain* CODE prints the same. In brackets is the\n"
+	       "reason that conditions, metrics and the termination log of a pod have for the code.\n\n"
 	       "# CODES\n\n");
 	for (int code = E_SYSTEM; code < E_LAST_; code++) {
 		const struct err_info *e = err_info(code);
@@ -251,9 +251,8 @@ static int errors_page(void)
 
 static int reasons_page(void)
 {
-	printf("kmodsmith-reasons(7)\n\n# NAME\n\nkmodsmith-reasons - why a node does not move in a rollout, and what "
-	       "to "
-	       "do\n\n# DESCRIPTION\n\n"
+	printf("kmodsmith-reasons(7)\n\n# NAME\n\n"
+	       "kmodsmith-reasons - why a node does not move in a rollout, and what to do\n\n# DESCRIPTION\n\n"
 	       "*kmodsmith rollout status* shows the reason of each node, the Node's annotation _kmodsmith.io/reason_\n"
 	       "begins with it, and *kmodsmith rollout why* NODE prints every rule with its answer.\n\n# REASONS\n\n");
 	for (enum reason_code r = 0; r < REASON_COUNT; r++) {
