@@ -372,7 +372,8 @@ int acquire_peek(struct acquire *o, struct package *ret, struct err *err)
 		package_move(&o->kept, ret);
 		return 1;
 	}
-	if (!o->found.candidate.package.count || !str_starts(o->fetch.from->items[o->found.source], "oci:"))
+	if (!o->found.candidate.package.count ||
+	    repository_kind(o->fetch.from->items[o->found.source]) != REPOSITORY_LAYOUT)
 		return 0;
 	// Of this source alone: a damaged one is not a reason to download.
 	const struct strv asked = { .items = o->fetch.from->items, .count = o->found.source + 1 };

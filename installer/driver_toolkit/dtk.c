@@ -438,7 +438,7 @@ int dtk_take(const struct acquire *as, const struct dtk_request *request, const 
 	auto_strv struct strv from = { 0 };
 	if (scratch_make(as->fetch.state, "toolkit", &work, err) < 0 || copy_package(shared, id, &work.root, err) < 0)
 		return -1;
-	strv_add(&from, str_fmt("oci:%s", work.root.name));
+	strv_add(&from, repository_name(REPOSITORY_LAYOUT, work.root.name));
 	struct acquire o = ACQUIRE_NONE;
 	o.fetch = as->fetch;
 	o.fetch.from = &from;

@@ -5,6 +5,7 @@
 #include "holders/unbind.h"
 #include "host/module_set.h"
 #include "journal/loaded_params.h"
+#include "precompiled/repository/kind.h"
 
 struct plan_context {
 	const struct facts *facts;
@@ -251,9 +252,7 @@ static int refuse_without_package(const struct plan_context *m, struct err *err)
 		a->source_version ? "compiling is forbidden" : "no --source to compile",
 		a->package_why_not ? a->package_why_not : "the store has none, and no --from was given");
 	if (err->code == E_USAGE)
-		return err_next(err,
-				"correct --from (KMODSMITH_FROM): docker://HOST/NAME, https://HOST/PATH, oci:DIR or "
-				"oci-archive:FILE.tar");
+		return err_next(err, "correct --from (KMODSMITH_FROM): " REPOSITORY_NAMES);
 	if (err->code != E_NO_PACKAGE)
 		return err_next(err, "%s", a->package_next ? a->package_next : "");
 	if (a->source_version)

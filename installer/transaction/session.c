@@ -87,9 +87,9 @@ static int find_requested_package(struct session *s, struct err *err)
 			   !repository_is_remote(asked->items[0]);
 	if (is_compared && refuse_other_package(s, err) < 0)
 		return -1;
-	// A layout or a bundle on this machine is quick; for any other source the time is worth showing.
+	// What is on this machine is quick; for a remote source the time is worth showing.
 	for (size_t i = 0; !is_local && asked && i < asked->count; i++)
-		is_told |= !str_starts(asked->items[i], "oci:") && !str_starts(asked->items[i], "oci-archive:");
+		is_told |= repository_is_remote(asked->items[i]);
 	if (is_told)
 		progress_enter(&s->progress, "find");
 	if (acquire_find(o, is_local, err) < 0 || (!is_local && !acquire_found(o) && refuse_other_package(s, err) < 0))

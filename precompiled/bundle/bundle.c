@@ -150,7 +150,7 @@ int bundle_verify(const char *file, const struct trust *trust, time_t now, struc
 	auto_repository struct repository *r = NULL;
 	auto_trust_rule struct trust_rule rule = { 0 };
 	auto_bundle_report struct bundle_report report = { 0 };
-	if (repository_open_bundle(file, &r, err) < 0)
+	if (repository_open_bundle(file, NULL, &r, err) < 0)
 		return -1;
 	trust_rule(trust, r->name, &rule);
 	int found = verify_bundle(r, &rule, now, &report, err);

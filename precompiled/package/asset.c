@@ -119,7 +119,7 @@ int asset_find(const struct layout *l, const struct asset_key *want, char ret_he
 	auto_str char *all = NULL;
 	auto_oci_index struct oci_index x = { 0 };
 	struct asset_key key = *want;
-	if (repository_open_layout(l->root.name, &r, err) < 0 || layout_index(l, &x, err) < 0)
+	if (repository_open_layout(l->root.name, NULL, &r, err) < 0 || layout_index(l, &x, err) < 0)
 		return -1;
 	list_asset_tags(want, &tags);
 	auto_str char *ref = want->digest ? oci_digest_text(want->digest) : NULL;

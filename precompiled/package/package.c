@@ -3,6 +3,7 @@
 
 #include "base/archive/pack.h"
 #include "base/core/date.h"
+#include "precompiled/repository/kind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -276,7 +277,7 @@ int package_read(const struct layout *l, const struct oci_descriptor *manifest, 
 	if (layout_blob_read(l, &m.config, &config, &config_len, err) < 0 ||
 	    package_parse(&m, manifest, config, config_len, ret, err) < 0)
 		return -1;
-	ret->place = str_fmt("oci:%s", l->root.name);
+	ret->place = repository_name(REPOSITORY_LAYOUT, l->root.name);
 	return 1;
 }
 

@@ -315,13 +315,15 @@ static int open_archive_file(const char *file, struct err *err)
 	return TAKE_FD(fd);
 }
 
-int repository_open_bundle(const char *file, struct repository **ret, struct err *err)
+int repository_open_bundle(const char *file, const struct repository_options *options, struct repository **ret,
+			   struct err *err)
 {
+	(void)options;
 	struct archive_repository *b = mem_alloc(sizeof(*b));
 	auto_repository struct repository *r = &b->repository;
-	auto_str char *text = NULL, *index = str_fmt("index.json in oci-archive:%s", file);
+	*r = (struct repository){ .ops = &ops, .name = repository_name(REPOSITORY_BUNDLE, file) };
+	auto_str char *text = NULL, *index = str_fmt("index.json in %s", r->name);
 	size_t len;
-	*r = (struct repository){ .ops = &ops, .name = str_fmt("oci-archive:%s", file) };
 	b->fd = open_archive_file(file, err);
 	if (b->fd < 0)
 		return -1;

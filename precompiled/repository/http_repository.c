@@ -136,7 +136,8 @@ static const struct repository_ops ops = {
 	.free = site_free,
 };
 
-int repository_open_http(const char *url, struct http *http, struct repository **ret, struct err *err)
+int repository_open_web(const char *url, const struct repository_options *options, struct repository **ret,
+			struct err *err)
 {
 	size_t len = strlen(url);
 	if (strpbrk(url, "?#")) {
@@ -147,7 +148,7 @@ int repository_open_http(const char *url, struct http *http, struct repository *
 		len--;
 	struct http_repository *s = mem_alloc(sizeof(*s));
 	s->base = str_ndup(url, len);
-	s->remote.http = http;
+	s->remote.http = options->http;
 	s->remote.repository = (struct repository){ .ops = &ops, .name = http_url_shown(s->base) };
 	*ret = &s->remote.repository;
 	return 0;

@@ -288,12 +288,14 @@ static const struct repository_ops ops = {
 	.free = dir_free,
 };
 
-int repository_open_layout(const char *dir, struct repository **ret, struct err *err)
+int repository_open_layout(const char *dir, const struct repository_options *options, struct repository **ret,
+			   struct err *err)
 {
+	(void)options;
 	if (!*dir)
 		return err_set(err, E_USAGE, "'oci:' names no directory");
 	struct layout_repository *d = mem_alloc(sizeof(*d));
-	d->repository = (struct repository){ .ops = &ops, .name = str_fmt("oci:%s", dir) };
+	d->repository = (struct repository){ .ops = &ops, .name = repository_name(REPOSITORY_LAYOUT, dir) };
 	d->dir = str_dup(dir);
 	d->layout = LAYOUT_NONE;
 	d->current = &d->layout;
@@ -304,7 +306,7 @@ int repository_open_layout(const char *dir, struct repository **ret, struct err 
 struct repository *repository_of_layout(const struct layout *l)
 {
 	struct layout_repository *d = mem_alloc(sizeof(*d));
-	d->repository = (struct repository){ .ops = &ops, .name = str_fmt("oci:%s", l->root.name) };
+	d->repository = (struct repository){ .ops = &ops, .name = repository_name(REPOSITORY_LAYOUT, l->root.name) };
 	d->layout = LAYOUT_NONE;
 	d->current = l;
 	return &d->repository;

@@ -549,7 +549,7 @@ static bool is_repository_name(const char *name)
 int repository_open_registry(const char *name, const struct repository_options *options, struct repository **ret,
 			     struct err *err)
 {
-	bool is_plain = str_starts(name, "docker+http://");
+	bool is_plain = repository_kind(name) == REPOSITORY_PLAIN_REGISTRY;
 	const char *place = strstr(name, "://") + strlen("://"), *slash = strchr(place, '/');
 	auto_str char *host = str_ndup(place, slash ? (size_t)(slash - place) : strlen(place));
 	const char *path = slash ? slash + 1 : "";

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place to get packages from or push them to. Names are written as for skopeo and curl:
-//
-//   oci:DIR               an OCI layout directory
-//   oci-archive:FILE      a bundle: the same layout as a tar
-//   https://HOST/PATH     a static web server with the same files (http:// for plain HTTP)
-//   docker://HOST/NAME    a registry, through the distribution API (docker+http://HOST/NAME for plain HTTP)
-//
-// Nothing from a repository is trusted: callers check bytes against digests and signatures.
+// A place to get packages from or push them to, of one of the kinds in kind.h. Nothing from a repository is
+// trusted: callers check bytes against digests and signatures.
 #pragma once
 #include "base/http/http.h"
 #include "precompiled/oci/partial_blob.h"
+#include "precompiled/repository/kind.h"
 
 struct repository_options {
 	struct http *http;       // NULL = remote repositories fail with E_OFFLINE
@@ -19,8 +14,6 @@ struct repository_options {
 struct repository;
 int repository_open(const char *name, const struct repository_options *options, struct repository **ret,
 		    struct err *err);
-bool repository_is_remote(const char *name);  // by its name
-char *repository_probe_url(const char *name); // the URL to probe a remote one; NULL = local
 // Where there was no answer, err says what tells which layer fails, too. Always -1.
 int repository_unreached(const char *name, struct err *err);
 
@@ -119,13 +112,17 @@ static inline int repository_put_manifest(struct repository *r, const char *data
 	return r->ops->put_manifest(r, data, len, media_type, tag, err);
 }
 
-int repository_open_layout(const char *dir, struct repository **ret, struct err *err);
+// Each kind's own. Layouts and bundles need no options.
+int repository_open_layout(const char *dir, const struct repository_options *options, struct repository **ret,
+			   struct err *err);
+int repository_open_bundle(const char *file, const struct repository_options *options, struct repository **ret,
+			   struct err *err);
+int repository_open_web(const char *url, const struct repository_options *options, struct repository **ret,
+			struct err *err);
+int repository_open_registry(const char *name, const struct repository_options *options, struct repository **ret,
+			     struct err *err);
 struct repository *repository_of_layout(const struct layout *l); // borrowed until repository_free()
-int repository_open_bundle(const char *file, struct repository **ret, struct err *err);
 // Reads every blob of a bundle: found is the digest of its content. E_USAGE: r is not a bundle.
 int repository_bundle_blobs(struct repository *r,
 			    int (*each)(void *ctx, const char *hex, uint64_t size, const char *found, struct err *err),
 			    void *ctx, struct err *err);
-int repository_open_http(const char *url, struct http *http, struct repository **ret, struct err *err);
-int repository_open_registry(const char *name, const struct repository_options *options, struct repository **ret,
-			     struct err *err);

@@ -40,7 +40,7 @@ static struct repository *bundle(const struct sample *s, const char *prefix)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		free(names[i]);
 	struct repository *r = NULL;
-	assert_int_equal(repository_open_bundle(file, &r, &err), 0);
+	assert_int_equal(repository_open_bundle(file, NULL, &r, &err), 0);
 	return r;
 }
 
@@ -77,7 +77,7 @@ static int open_code(const struct folder *f, const void *data, size_t len)
 	struct repository *r = NULL;
 	tempdir_data(f, "b.tar", data, len);
 	auto_str char *file = str_fmt("%s/b.tar", f->path);
-	if (repository_open_bundle(file, &r, &err) < 0)
+	if (repository_open_bundle(file, NULL, &r, &err) < 0)
 		return err.code;
 	r->ops->free(r);
 	return 0;
@@ -224,11 +224,11 @@ static void not_a_bundle(void **state)
 	(void)state;
 	struct err err;
 	struct repository *r = NULL;
-	assert_int_equal(repository_open_bundle("/nowhere/b.tar", &r, &err), -1);
+	assert_int_equal(repository_open_bundle("/nowhere/b.tar", NULL, &r, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
-	assert_int_equal(repository_open_bundle("/dev/null", &r, &err), -1);
+	assert_int_equal(repository_open_bundle("/dev/null", NULL, &r, &err), -1);
 	assert_int_equal(err.code, E_ARCHIVE);
-	assert_int_equal(repository_open_bundle("/", &r, &err), -1);
+	assert_int_equal(repository_open_bundle("/", NULL, &r, &err), -1);
 	assert_null(r);
 }
 
@@ -248,7 +248,7 @@ static void false_names(void **state)
 	folder_make(&f);
 	tempdir_data(&f, "b.tar", buf, len);
 	file = str_fmt("%s/b.tar", f.path);
-	assert_int_equal(repository_open_bundle(file, &r, &err), 0);
+	assert_int_equal(repository_open_bundle(file, NULL, &r, &err), 0);
 	assert_int_equal(r->ops->manifest(r, "sha256:" HEX, &text, &len, &err), -1);
 	assert_int_equal(err.code, E_DIGEST);
 	assert_null(text);

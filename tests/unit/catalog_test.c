@@ -251,7 +251,7 @@ static void look_at_many(struct source *s, int who)
 		auto_catalog struct catalog c = { 0 };
 		struct repository *r = NULL;
 		auto_str char *dir = str_fmt("%s/mirror%d.%d", s->v.folder.path, who, i);
-		if (symlink("layout", dir) < 0 || repository_open_layout(dir, &r, &err) < 0 ||
+		if (symlink("layout", dir) < 0 || repository_open_layout(dir, NULL, &r, &err) < 0 ||
 		    catalog_check(r, &rule, &s->state, VOUCH_NOW, &c, &err) != 1)
 			_exit(1);
 		repository_free(r);

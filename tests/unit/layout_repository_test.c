@@ -6,7 +6,7 @@ static struct repository *open_dir(const struct folder *f, const char *name)
 	struct err err;
 	struct repository *r = NULL;
 	auto_str char *dir = str_fmt("%s/%s", f->path, name);
-	assert_int_equal(repository_open_layout(dir, &r, &err), 0);
+	assert_int_equal(repository_open_layout(dir, NULL, &r, &err), 0);
 	return r;
 }
 
@@ -37,7 +37,7 @@ static void reading_needs_an_existing_layout(void **state)
 	assert_int_equal(r->ops->has_blob(r, "x", &err), 0);
 	assert_false(root_exists(&f.root, "none"));
 	r->ops->free(r);
-	assert_int_equal(repository_open_layout("", &r, &err), -1);
+	assert_int_equal(repository_open_layout("", NULL, &r, &err), -1);
 	assert_int_equal(err.code, E_USAGE);
 }
 

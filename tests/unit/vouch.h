@@ -59,7 +59,7 @@ static inline void vouch_make(struct vouch *v)
 	assert_int_equal(layout_make(&root, &v->l, &err), 0);
 	v->package = vouch_package(&v->l, "package");
 	v->other = vouch_package(&v->l, "other");
-	assert_int_equal(repository_open_layout(dir, &v->r, &err), 0);
+	assert_int_equal(repository_open_layout(dir, NULL, &v->r, &err), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		v->keys[i].name = str_dup(names[i]);
 		v->keys[i].key = vouch_key(&v->folder, i == 2 ? "ED25519" : "EC");

@@ -259,7 +259,8 @@ static int push_package(const struct shared_build *s, const struct package *made
 {
 	const struct shared_build_request *w = &s->request;
 	const struct layout *store = &w->acquire->store.layout;
-	auto_str char *from_name = str_fmt("oci:%s", store->root.name), *tag = package_tag(&made->key);
+	auto_str char *from_name = repository_name(REPOSITORY_LAYOUT, store->root.name);
+	auto_str char *tag = package_tag(&made->key);
 	auto_repository struct repository *from = NULL, *to = NULL;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_layout struct layout layout = LAYOUT_NONE;

@@ -13,8 +13,6 @@ struct values {
 	char *kernel, *driver, *arch, *base, *output, *state_dir;
 };
 
-#define OUTPUT_HELP \
-	"oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a tar of one; default: the node's store"
 #define OUTPUT_OPTS(help)                                                                                  \
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output), help },                   \
 	{                                                                                                  \

@@ -15,8 +15,7 @@ static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
 	  "a kernel whose compiler is used; default: the running one" },
 	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), ARCH_HELP "that of its headers" },
-	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
-	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a tar of one; default: the node's store" },
+	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output), OUTPUT_HELP },
 	{ 0 },
 };
 

@@ -21,7 +21,7 @@ const struct opt origin_opts[] = {
 	OPT("bundle", 0, "FILE", "KMODSMITH_BUNDLE", OPT_STR, bundle,
 	    "a signed bundle, asked before --from; implies --offline"),
 	OPT("from", 0, "NAME,...", "KMODSMITH_FROM", OPT_SECRETS, from,
-	    "repositories to ask in this order: oci:DIR, oci-archive:FILE, https://HOST/PATH, docker://HOST/NAME"),
+	    "repositories to ask in this order: " REPOSITORY_NAMES),
 	OPT("trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, trust_dir,
 	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),
 	OPT("insecure-skip-verify", 0, NULL, NULL, OPT_FLAG, is_unverified,
@@ -33,7 +33,7 @@ char *origin_name(const char *name)
 {
 	if (strchr(name, ':'))
 		return str_dup(name);
-	return str_fmt("%s:%s", str_ends(name, ".tar") ? "oci-archive" : "oci", name);
+	return repository_name(str_ends(name, ".tar") ? REPOSITORY_BUNDLE : REPOSITORY_LAYOUT, name);
 }
 
 static bool is_any_remote(const struct strv *from)
@@ -51,7 +51,8 @@ int origin_open(const struct origin_values *v, const struct root *host, struct o
 	if (v->package)
 		strv_add(&o.from, origin_name(v->package));
 	else if (v->bundle)
-		strv_add(&o.from, strchr(v->bundle, ':') ? str_dup(v->bundle) : str_fmt("oci-archive:%s", v->bundle));
+		strv_add(&o.from,
+			 strchr(v->bundle, ':') ? str_dup(v->bundle) : repository_name(REPOSITORY_BUNDLE, v->bundle));
 	for (size_t i = 0; !v->package && i < v->from.count; i++)
 		strv_add(&o.from, str_dup(v->from.items[i]));
 	o.down = mem_alloc((o.from.count + 1) * sizeof(*o.down));

@@ -6,8 +6,6 @@
 
 #include <errno.h>
 
-static const char DIR[] = "oci:", ARCHIVE[] = "oci-archive:";
-
 static int check_dir(const char *dir, struct err *err)
 {
 	auto_root struct root root = ROOT_NONE;
@@ -24,10 +22,12 @@ int output_init(struct output *o, const char *named, const struct root *state, s
 	if (!named)
 		return 0;
 	o->name = origin_name(named);
-	if (str_starts(o->name, DIR))
-		return check_dir(o->name + strlen(DIR), err);
-	if (str_starts(o->name, ARCHIVE))
-		return bundle_check_place(o->name + strlen(ARCHIVE), err);
+	o->dir = repository_path(o->name, REPOSITORY_LAYOUT);
+	o->bundle = repository_path(o->name, REPOSITORY_BUNDLE);
+	if (o->dir)
+		return check_dir(o->dir, err);
+	if (o->bundle)
+		return bundle_check_place(o->bundle, err);
 	return err_set(err, E_USAGE, "--output '%s' is neither oci:DIR nor oci-archive:FILE.tar", named);
 }
 
@@ -40,15 +40,14 @@ int output_layout(void *output, const struct layout **ret, struct err *err)
 		return 0;
 	if (!o->name)
 		return store_open(o->state, 0, &o->store, err);
-	if (str_starts(o->name, DIR))
-		return root_make(o->name + strlen(DIR), &dir, err) < 0 ? -1 : layout_make(&dir, &o->layout, err);
+	if (o->dir)
+		return root_make(o->dir, &dir, err) < 0 ? -1 : layout_make(&dir, &o->layout, err);
 	return scratch_make(o->state, "bundle", &o->work, err) < 0 ? -1 : layout_make(&o->work.root, &o->layout, err);
 }
 
 int output_finish(struct output *o, struct err *err)
 {
-	bool is_bundle = o->name && str_starts(o->name, ARCHIVE);
-	return is_bundle ? bundle_write(&o->layout, o->name + strlen(ARCHIVE), err) : 0;
+	return o->bundle ? bundle_write(&o->layout, o->bundle, err) : 0;
 }
 
 void output_done(struct output *o)

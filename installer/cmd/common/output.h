@@ -5,8 +5,11 @@
 #include "base/file/scratch.h"
 #include "precompiled/store/store.h"
 
+#define OUTPUT_HELP \
+	"oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a bundle; default: the node's store"
 struct output {
 	char *name;               // as origin_name() spells it; NULL = the store
+	const char *dir, *bundle; // of a layout, or a bundle: in name
 	const struct root *state; // borrowed
 	struct store store;
 	struct scratch work;

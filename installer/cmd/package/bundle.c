@@ -21,8 +21,8 @@ static const struct opt verify_opts[] = {
 
 static const char *bundle_file_name(const char *arg)
 {
-	static const char PREFIX[] = "oci-archive:";
-	return str_starts(arg, PREFIX) ? arg + strlen(PREFIX) : arg;
+	const char *path = repository_path(arg, REPOSITORY_BUNDLE);
+	return path ? path : arg;
 }
 
 static void show_bundle_report(const char *file, const struct bundle_report *r, bool is_json)
@@ -90,7 +90,7 @@ static int run_bundle_ls(void *values, char **args, size_t count, struct err *er
 	auto_bundle_manifest struct bundle_manifest p = { 0 };
 	auto_strv struct strv rows = { 0 };
 	(void)count;
-	if (repository_open_bundle(bundle_file_name(args[0]), &r, err) < 0 ||
+	if (repository_open_bundle(bundle_file_name(args[0]), NULL, &r, err) < 0 ||
 	    bundle_manifest_read(r, NULL, &p, NULL, err) < 0)
 		return -1;
 	auto_json json_t *json = bundle_manifest_json(&p);

@@ -94,9 +94,8 @@ const struct cmd cmd_push = {
 	.about =
 		"Copies packages with their signatures and the catalogue; digests do not change. A tag is pushed after "
 		"all its\n"
-		"content. SOURCE and DEST are oci:DIR, oci-archive:FILE.tar (SOURCE only), https://HOST/PATH "
-		"(SOURCE only)\n"
-		"or docker://HOST/NAME.\n\n"
+		"content. SOURCE is " REPOSITORY_NAMES ";\n"
+		"DEST is oci:DIR or docker://HOST/NAME.\n\n"
 		"  kmodsmith push oci:packages docker://registry.example/drivers\n",
 	.opts = { opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),

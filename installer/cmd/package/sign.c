@@ -99,10 +99,10 @@ static int check_sign_values(const struct values *v, struct err *err)
 static int open_layout(const char *name, struct layout *ret, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
-	if (str_starts(name, "oci-archive:"))
+	if (repository_kind(name) == REPOSITORY_BUNDLE)
 		return err_set(err, E_USAGE, "'%s' is a bundle: sign the layout before creating the bundle", name);
-	const char *path = str_starts(name, "oci:") ? name + strlen("oci:") : name;
-	return root_init(&dir, path, err) < 0 ? -1 : layout_open(&dir, ret, err);
+	const char *path = repository_path(name, REPOSITORY_LAYOUT);
+	return root_init(&dir, path ? path : name, err) < 0 ? -1 : layout_open(&dir, ret, err);
 }
 
 // The packages the user named, in the form of catalogue entries.
