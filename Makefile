@@ -37,7 +37,7 @@ COMMIT := $(shell scripts/commit.sh $B/commit)
 DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
-CMDS := $(sort $(shell grep -oE '&cmd_[a-z_]+' installer/commands.c | cut -c6- | tr _ -))
+CMDS := $(sort $(shell sed -n 's/^COMMAND(\(.*\))$$/\1/p' installer/cmd/common/commands.def | tr _ -))
 MAN := $(patsubst docs/man/%.scd,$B/man/%,$(wildcard docs/man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7 $B/man/kmodsmith-reasons.7
 UNIT_OBJ := $(patsubst %.c,$B/%.o,$(wildcard tests/unit/*_test.c))
 UNIT := $(UNIT_OBJ:$B/tests/unit/%.o=$B/unit/%)

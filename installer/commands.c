@@ -1,166 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of commands. One file per command; this is the list that --help shows, one a line.
+// The tables of commands, all made of the list in commands.def. One file per command.
 #include "cmd/common/common.h"
 
-// clang-format off
-extern const struct cmd
-	cmd_init,
-	cmd_install,
-	cmd_plan,
-	cmd_status,
-	cmd_probe,
-	cmd_serve,
-	cmd_report,
-	cmd_unload,
-	cmd_holders,
-	cmd_nodes,
-	cmd_watch,
-	cmd_agent,
-	cmd_peermem_load,
-	cmd_peermem_probe,
-	cmd_driver_manager_uninstall,
-	cmd_driver_manager_preflight,
-	cmd_driver_manager_hold,
-	cmd_build,
-	cmd_logs,
-	cmd_check,
-	cmd_fetch,
-	cmd_push,
-	cmd_store_ls,
-	cmd_store_show,
-	cmd_store_verify,
-	cmd_store_gc,
-	cmd_store_pin,
-	cmd_store_unpin,
-	cmd_pack_headers,
-	cmd_pack_payload,
-	cmd_pack_builder,
-	cmd_pack_core,
-	cmd_bundle_create,
-	cmd_bundle_verify,
-	cmd_bundle_ls,
-	cmd_bundle_install,
-	cmd_sign,
-	cmd_trust_add,
-	cmd_trust_enroll,
-	cmd_trust_ls,
-	cmd_trust_remove,
-	cmd_net_check,
-	cmd_dtk_run,
-	cmd_dtk_build,
-	cmd_cdi_generate,
-	cmd_cdi_hook_links,
-	cmd_cdi_hook_ldcache,
-	cmd_coordinator,
-	cmd_rollout_status,
-	cmd_rollout_why,
-	cmd_rollout_pause,
-	cmd_rollout_resume,
-	cmd_rollout_retry,
-	cmd_rollout_approve,
-	cmd_rollout_abort,
-	cmd_rollout_undo,
-	cmd_rollout_nodes,
-	cmd_rollout_plan,
-	cmd_rollout_check_policy,
-	cmd_doctor,
-	cmd_support,
-	cmd_config_show,
-	cmd_explain,
-	cmd_completion;
+#define SECTION(title)
+#define GROUP(name, help)
+#define COMMAND(name) extern const struct cmd cmd_##name;
+#include "cmd/common/commands.def"
+#undef COMMAND
 
 const struct cmd *const commands[] = {
-	&cmd_init,
-	&cmd_install,
-	&cmd_plan,
-	&cmd_status,
-	&cmd_probe,
-	&cmd_serve,
-	&cmd_report,
-	&cmd_unload,
-	&cmd_holders,
-	&cmd_nodes,
-	&cmd_watch,
-	&cmd_agent,
-	&cmd_peermem_load,
-	&cmd_peermem_probe,
-	&cmd_driver_manager_uninstall,
-	&cmd_driver_manager_preflight,
-	&cmd_driver_manager_hold,
-	&cmd_build,
-	&cmd_logs,
-	&cmd_check,
-	&cmd_fetch,
-	&cmd_push,
-	&cmd_store_ls,
-	&cmd_store_show,
-	&cmd_store_verify,
-	&cmd_store_gc,
-	&cmd_store_pin,
-	&cmd_store_unpin,
-	&cmd_pack_headers,
-	&cmd_pack_payload,
-	&cmd_pack_builder,
-	&cmd_pack_core,
-	&cmd_bundle_create,
-	&cmd_bundle_verify,
-	&cmd_bundle_ls,
-	&cmd_bundle_install,
-	&cmd_sign,
-	&cmd_trust_add,
-	&cmd_trust_enroll,
-	&cmd_trust_ls,
-	&cmd_trust_remove,
-	&cmd_net_check,
-	&cmd_dtk_run,
-	&cmd_dtk_build,
-	&cmd_cdi_generate,
-	&cmd_cdi_hook_links,
-	&cmd_cdi_hook_ldcache,
-	&cmd_coordinator,
-	&cmd_rollout_status,
-	&cmd_rollout_why,
-	&cmd_rollout_pause,
-	&cmd_rollout_resume,
-	&cmd_rollout_retry,
-	&cmd_rollout_approve,
-	&cmd_rollout_abort,
-	&cmd_rollout_undo,
-	&cmd_rollout_nodes,
-	&cmd_rollout_plan,
-	&cmd_rollout_check_policy,
-	&cmd_doctor,
-	&cmd_support,
-	&cmd_config_show,
-	&cmd_explain,
-	&cmd_completion,
-	NULL,
+#define COMMAND(name) &cmd_##name,
+#include "cmd/common/commands.def"
+#undef COMMAND
+	NULL
 };
-// clang-format on
+#undef GROUP
 
 const struct group groups[] = {
-	{ "store", "the packages stored on this machine: list, verify, clean up, pin" },
-	{ "pack", "content that a site publishes beside packages" },
-	{ "peermem", "GPUDirect RDMA's module, once the driver is ready" },
-	{ "driver-manager", "the init container of the GPU Operator's driver pods" },
-	{ "bundle", "packages for a site without a network, in one file" },
-	{ "trust", "whose packages this machine accepts, and whose modules its kernel" },
-	{ "dtk", "compile in OpenShift's driver toolkit container" },
-	{ "net", "the network path to remote sources" },
-	{ "config", "the configuration file and the environment" },
-	{ "cdi", "GPUs for containers, without NVIDIA's toolkit" },
-	{ "cdi-hook", "hooks that a container runtime calls" },
-	{ "rollout", "moves a cluster to another driver, a few nodes at a time" },
-	{ 0 },
+#define COMMAND(name)
+#define GROUP(name, help) { name, help },
+#include "cmd/common/commands.def"
+#undef COMMAND
+#undef GROUP
+#undef SECTION
+	{ 0 }
 };
 
-// Every command of one word and every group once.
-const struct command_section sections[] = {
-	{ "The driver on this machine", "install plan status doctor check unload holders nodes watch" },
-	{ "Packages", "build logs fetch push store pack bundle" },
-	{ "Trust and sources", "sign trust net" },
-	{ "Clusters", "rollout coordinator agent" },
-	{ "Containers and pods", "init probe serve report peermem driver-manager dtk cdi cdi-hook" },
-	{ "Help", "explain support config completion" },
-	{ 0 },
+const struct command_row command_rows[] = {
+#define SECTION(title) { .section = (title) },
+#define GROUP(name, help) { .group = { name, help } },
+#define COMMAND(name) { .cmd = &cmd_##name },
+#include "cmd/common/commands.def"
+	{ 0 }
 };

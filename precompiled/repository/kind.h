@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 // X(kind, prefix, as lists of names show it, scheme, probe, open)
-// scheme: of its HTTP requests; NULL = it is on this machine, and is opened by what follows the prefix, not by its name.
+// scheme: of its HTTP requests; NULL = it is on this machine, and is opened by what follows the prefix.
 // probe: what is asked to see whether it answers: a file below the name, or with / a path of the host.
 // clang-format off
 #define REPOSITORY_KINDS(X) \

@@ -106,22 +106,38 @@ static void often_names_options(void **state)
 	}
 }
 
-static void every_command_is_in_one_section(void **state)
+// Sections come first and have commands; groups have verbs, which stand below their group.
+static void verbs_follow_their_group(void **state)
 {
 	(void)state;
-	size_t named = 0, wanted = 0;
-	auto_strv struct strv names = { 0 };
-	for (const struct command_section *s = sections; s->title; s++)
-		strv_split(&names, s->names, " ");
-	for (size_t i = 0; commands[i]; i++) {
-		const struct group *group = usage_group_of(commands[i]);
-		expect(strv_has(&names, group ? group->name : commands[i]->name), commands[i]->name);
-		wanted += !group;
+	const struct group *group = NULL;
+	const struct command_row *before = NULL;
+	for (const struct command_row *row = command_rows; row->section || row->group.name || row->cmd; row++) {
+		const char *blank = row->cmd ? strchr(row->cmd->name, ' ') : NULL;
+		assert_true(before || row->section);
+		if (!blank)
+			group = row->group.name ? usage_find_group(row->group.name) : NULL;
+		else
+			expect(group && usage_group_of(row->cmd) == group, row->cmd->name);
+		assert_true(!before || !before->group.name || blank);
+		assert_true(!before || !before->section || !row->section);
+		before = row;
 	}
-	for (const struct group *g = groups; g->name; g++)
-		wanted++;
-	named = names.count;
-	assert_int_equal(named, wanted);
+	assert_true(before && before->cmd);
+}
+
+// Help has a line for each command of one word and each group.
+static void help_shows_each_command_once(void **state)
+{
+	(void)state;
+	auto_str char *help = usage_all(HELP_WIDTH);
+	for (const struct command_row *row = command_rows; row->section || row->group.name || row->cmd; row++) {
+		const char *name = row->cmd ? row->cmd->name : row->group.name;
+		auto_str char *line = str_fmt(row->section ? "\n%s:\n" : "\n  %s ", row->section ? row->section : name);
+		const char *at = strstr(help, line);
+		bool is_verb = row->cmd && strchr(name, ' ');
+		expect(is_verb ? !at : at && !strstr(at + 1, line), line);
+	}
 }
 
 // Without what the shell would take: pipes, redirections, comments.
@@ -215,7 +231,8 @@ int main(void)
 		cmocka_unit_test(help_fits_the_width),
 		cmocka_unit_test(options_are_grouped),
 		cmocka_unit_test(often_names_options),
-		cmocka_unit_test(every_command_is_in_one_section),
+		cmocka_unit_test(verbs_follow_their_group),
+		cmocka_unit_test(help_shows_each_command_once),
 		cmocka_unit_test(every_command_has_examples_that_parse),
 		cmocka_unit_test(commands_of_causes_parse),
 	};

@@ -59,7 +59,9 @@ struct group { // first word of commands with two words
 	const char *name, *help;
 };
 extern const struct group groups[]; // .name NULL ends it
-struct command_section {            // of `kmodsmith help`
-	const char *title, *names;  // commands of one word, and groups, separated by blanks
+struct command_row {                // of commands.def: one member is set
+	const char *section;
+	struct group group;
+	const struct cmd *cmd;
 };
-extern const struct command_section sections[]; // .title NULL ends it
+extern const struct command_row command_rows[]; // a row without any ends it

@@ -30,28 +30,17 @@ const struct group *usage_group_of(const struct cmd *cmd)
 	return first ? usage_find_group(first) : NULL;
 }
 
-static const char *help_of(const char *name)
-{
-	const struct group *group = usage_find_group(name);
-	for (size_t i = 0; commands[i]; i++)
-		if (str_eq(commands[i]->name, name))
-			return commands[i]->help;
-	return group ? group->help : "";
-}
-
 char *usage_all(size_t width)
 {
 	char *text = str_dup("");
 	help_wrap(&text, "kmodsmith installs the NVIDIA kernel driver on GPU nodes and keeps it working.", 0, width);
 	str_add(&text, "\nUsage: kmodsmith COMMAND [OPTIONS] [ARGUMENTS]\n");
-	for (const struct command_section *s = sections; s->title; s++) {
-		auto_strv struct strv names = { 0 };
-		strv_split(&names, s->names, " ");
-		str_add(&text, "\n%s:\n", s->title);
-		for (size_t i = 0; i < names.count; i++) {
-			auto_str char *left = str_fmt("  %s", names.items[i]);
-			help_row(&text, left, help_of(names.items[i]), COMMAND_COLUMN, width);
-		}
+	for (const struct command_row *r = command_rows; r->section || r->group.name || r->cmd; r++) {
+		auto_str char *left = str_fmt("  %s", r->cmd ? r->cmd->name : r->group.name);
+		if (r->section)
+			str_add(&text, "\n%s:\n", r->section);
+		else if (!r->cmd || !usage_group_of(r->cmd))
+			help_row(&text, left, r->cmd ? r->cmd->help : r->group.help, COMMAND_COLUMN, width);
 	}
 	str_add(&text, "\nTo begin with:\n"
 		       "    kmodsmith doctor               can this machine run the driver?\n"
