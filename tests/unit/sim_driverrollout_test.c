@@ -150,8 +150,8 @@ static void a_user_edit_during_a_status_write(void **state)
 						      .hit = words[i],
 						      .ctx = &f });
 		farm_run(&coordinator, 1, MINUTES(2)); // long before the next resync
-		assert_int_equal(coordinator.c.policy.is_paused, words[i] == write_pause);
-		assert_string_equal(coordinator.c.policy.pools[0].target.driver,
+		assert_int_equal(coordinator.c.source.policy.is_paused, words[i] == write_pause);
+		assert_string_equal(coordinator.c.source.policy.pools[0].target.driver,
 				    words[i] == write_spec ? "535.3" : "535.2");
 		expect_condition(&f, "Complete", "False NodesLeft");
 		farm_coordinator_kill(&coordinator);
@@ -255,7 +255,7 @@ static void the_object_takes_precedence(void **state)
 	expect_condition(&f, "Complete", "True AllNodesDone");
 	sim_merge(f.sim, OBJECT, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
 	farm_run(&coordinator, 1, MINUTES(1));
-	assert_true(coordinator.c.policy.is_paused);
+	assert_true(coordinator.c.source.policy.is_paused);
 	auto_json json_t *list = sim_ask(f.sim, "GET", "/api/v1/namespaces/kmodsmith/events", NULL);
 	const json_t *event = json_array_get(json_object_get(list, "items"), 0);
 	assert_int_equal(json_array_size(json_object_get(list, "items")), 1);
@@ -263,7 +263,7 @@ static void the_object_takes_precedence(void **state)
 	assert_string_equal(sim_text(event, "involvedObject kind"), "ConfigMap");
 	sim_delete(f.sim, OBJECT);
 	all_done(&f, &coordinator, plain);
-	assert_false(coordinator.c.policy.is_paused);
+	assert_false(coordinator.c.source.policy.is_paused);
 	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }

@@ -50,7 +50,7 @@ static void make(struct scene *s, struct kube *kube, struct kube *lease_kube)
 	s->counters.phases[PHASE_EVICTING] =
 		(struct counters_phase){ .within = { 0, 1, 0, 2, 0, 0, 0, 0, 0, 1 }, .count = 4, .seconds = 15123 };
 	s->c = (struct coordinator){ .o = { .kube = kube, .lease_kube = lease_kube },
-				     .policy = { .pools = s->pools, .pool_count = POOLS },
+				     .source.policy = { .pools = s->pools, .pool_count = POOLS },
 				     .node_cache = { .nodes = s->nodes, .count = NODES },
 				     .leader.is_leading = true,
 				     .drain = { .asked = 9, .evicted = 5, .blocked = 3 },
@@ -220,7 +220,7 @@ static void a_leaders_metrics(void **state)
 	expect_metrics(
 		&s.c, &s.slots, &s.counters, POOLS * PHASE_COUNT - 5,
 		(const char *const *const[]){ rollouts, requests_head, requests, leads, accepted, memory, NULL });
-	err_set(&s.c.refused, E_CONFIG, "pools: is missing");
+	err_set(&s.c.source.refused, E_CONFIG, "pools: is missing");
 	expect_metrics(&s.c, &s.slots, &s.counters, POOLS * PHASE_COUNT - 5,
 		       (const char *const *const[]){ rollouts, requests_head, requests, leads, refused, memory, NULL });
 }

@@ -224,7 +224,7 @@ static void an_undo_is_no_edit(void **state)
 	all_done(&f, &coordinator, &target, MINUTES(1));
 	farm_policy(&f, third);
 	farm_run(&coordinator, 1, MINUTES(1));
-	assert_int_equal(coordinator.c.undone.count, 0);
+	assert_int_equal(coordinator.c.source.undone.count, 0);
 	farm_run(&coordinator, 1, MINUTES(30));
 	all_done(&f, &coordinator, &last, MINUTES(1));
 	farm_coordinator_kill(&coordinator);
@@ -254,7 +254,7 @@ static void an_undo_beside_a_typo(void **state)
 	farm_coordinator_kill(&coordinator);
 	farm_coordinator_begin(&f, &coordinator, "boss2");
 	farm_run(&coordinator, 1, MINUTES(60));
-	assert_non_null(strstr(coordinator.c.refused.text, UNDO_NOTE));
+	assert_non_null(strstr(coordinator.c.source.refused.text, UNDO_NOTE));
 	all_done(&f, &coordinator, &target, MINUTES(1));
 	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
@@ -281,7 +281,7 @@ static void a_resume_beside_a_typo(void **state)
 		farm_policy(&f, typo);
 		farm_run(&coordinator, 1, MINUTES(30));
 		all_done(&f, &coordinator, &target, MINUTES(1));
-		assert_int_equal(coordinator.c.undone.count, 1); // it is still told
+		assert_int_equal(coordinator.c.source.undone.count, 1); // it is still told
 		if (is_restarted) {
 			farm_coordinator_kill(&coordinator);
 			farm_coordinator_begin(&f, &coordinator, "boss2");
@@ -289,7 +289,7 @@ static void a_resume_beside_a_typo(void **state)
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/undo':null}}}");
 		farm_run(&coordinator, 1, MINUTES(30));
 		all_done(&f, &coordinator, &undone, MINUTES(1));
-		assert_int_equal(coordinator.c.undone.count, 0);
+		assert_int_equal(coordinator.c.source.undone.count, 0);
 		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator knows: two ConfigMaps, the DriverRollout, NVIDIA's driver DaemonSets and all nodes, read once
-// and then watched.
+// What the coordinator knows: the policy, the rollout's status, NVIDIA's driver DaemonSets and all nodes, read once and
+// then watched.
 #include "cluster/coordinator/coordinator_internal.h"
 #include "cluster/kube/api.h"
 
 #include <stdio.h>
 
-enum { WATCH_S = 300, KIND_MS = 60 * 1000 };
+enum { WATCH_S = 300 };
 
 // The driver DaemonSets of NVIDIA's GPU Operator: two programs that load drivers cannot share a node. They are read
 // before the nodes, and the nodes that they serve are held. All others are managed as usual, so that a cluster moves
@@ -191,7 +191,7 @@ static int load_daemonsets(struct coordinator *c, struct err *err)
 		c->driver_daemonsets = now;
 		now = (struct driver_daemonsets){ 0 };
 	}
-	apply_daemonsets(&c->driver_daemonsets, &c->policy);
+	apply_daemonsets(&c->driver_daemonsets, &c->source.policy);
 	return 0;
 }
 
@@ -219,25 +219,10 @@ static int watch_daemonsets(struct coordinator *c, struct err *err)
 	return c->sees_drivers ? kube_watch_begin(c->o.kube, &c->drivers, WATCH_S, err) : 0;
 }
 
-static const char *const map_event[] = { KUBE_EVENT, NULL };
-static const char *const object_event[] = { KUBE_EVENT, "object metadata uid", "object metadata generation",
-					    "object metadata annotations", NULL };
-
-static int get_configmap(struct coordinator *c, const char *name, json_t **map, struct err *err)
-{
-	auto_str char *path = api_path(API_CONFIGMAP, c->o.namespace, name);
-	json_t *now = NULL;
-	if (api_get(c->o.kube, path, &now, err) < 0)
-		return -1;
-	json_decref(*map);
-	*map = now;
-	return 0;
-}
-
 static void read_status(struct coordinator *c)
 {
 	json_error_t problem;
-	const char *text = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_KEY);
+	const char *text = api_configmap_value(c->status_map, ROLLOUT_STATUS_KEY);
 	json_decref(TAKE(c->status_doc));
 	memset(c->rollouts, 0, sizeof(c->rollouts));
 	if (!text)
@@ -246,64 +231,35 @@ static void read_status(struct coordinator *c)
 	if (!c->status_doc)
 		err_set(&c->blind, E_CONFIG, "line %d of the rollout's status is not JSON: %s", problem.line,
 			problem.text);
-	if (!c->status_doc || rollout_status_read(c->status_doc, &c->policy, c->rollouts, &c->blind) < 0)
+	if (!c->status_doc || rollout_status_read(c->status_doc, &c->source.policy, c->rollouts, &c->blind) < 0)
 		coordinator_report_trouble(c, "the rollout's status", &c->blind);
+}
+
+static int get_status_map(struct coordinator *c, struct err *err)
+{
+	auto_str char *path = api_path(API_CONFIGMAP, c->o.namespace, ROLLOUT_STATUS_NAME);
+	json_t *now = NULL;
+	if (api_get(c->o.kube, path, &now, err) < 0)
+		return -1;
+	json_decref(c->status_map);
+	c->status_map = now;
+	return 0;
 }
 
 int cache_load_status(struct coordinator *c, struct err *err)
 {
-	if (get_configmap(c, ROLLOUT_STATUS_NAME, &c->status_map, err) < 0)
+	if (get_status_map(c, err) < 0)
 		return -1;
 	read_status(c);
 	return 0;
 }
 
-static int ignore_object(void *ctx, json_t *object, struct err *err)
-{
-	(void)ctx, (void)object, (void)err;
-	return 0;
-}
-
-// The version is taken before the read, so that the watch misses no change.
-static int read_list_version(struct coordinator *c, struct kube_watch *w, struct err *err)
-{
-	static const char *const record[] = { "metadata name", NULL };
-	struct kube_list list = { .path = w->path, .query = w->query, .record = record, .take = ignore_object };
-	char *version = NULL;
-	if (kube_list(c->o.kube, &list, &version, err) < 0)
-		return -1;
-	free(w->version);
-	w->version = version;
-	return 0;
-}
-
-// If the CustomResourceDefinition is not installed, or our role has no rule for it, the policy is the ConfigMap. But if
-// a DriverRollout was in force and may not be read any more, it may still exist.
-static int check_driver_rollout_crd(struct coordinator *c, struct err *err)
-{
-	const char *kind = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_KIND_KEY);
-	bool had_object = c->policy_object || str_eq(kind, DRIVER_ROLLOUT_KIND);
-	c->kind_ms = kube_now_ms() + KIND_MS;
-	c->has_kind = read_list_version(c, &c->objects, err) == 0;
-	if (c->has_kind || err->code == E_NOT_FOUND)
-		return 0;
-	return err->code == E_AUTH && !had_object ? 0 : -1;
-}
-
-static int load_configmaps(struct coordinator *c, struct err *err)
+// The policy before the status, whose pools are the policy's.
+static int load_policy(struct coordinator *c, bool is_watched, struct err *err)
 {
 	c->blind = (struct err){ 0 };
-	if (get_configmap(c, POLICY_NAME, &c->policy_map, err) < 0 ||
-	    get_configmap(c, ROLLOUT_STATUS_NAME, &c->status_map, err) < 0 || check_driver_rollout_crd(c, err) < 0)
+	if (get_status_map(c, err) < 0 || policy_source_load(&c->source, c->status_map, is_watched, &c->blind, err) < 0)
 		return -1;
-	auto_str char *path = api_path(API_DRIVER_ROLLOUT, c->o.namespace, POLICY_NAME);
-	json_t *object = NULL;
-	if (c->has_kind && api_get(c->o.kube, path, &object, err) < 0)
-		return -1;
-	json_decref(c->policy_object);
-	json_decref(TAKE(c->object_said));
-	c->policy_object = object;
-	policy_in_force_choose(c); // before the status, whose pools are the policy's
 	read_status(c);
 	c->is_dirty = true;
 	return 0;
@@ -314,7 +270,7 @@ static int cache_node(void *ctx, json_t *node, struct err *err)
 	struct coordinator *c = ctx;
 	struct err why;
 	(void)err;
-	node_cache_put(&c->node_cache, node, &c->policy);
+	node_cache_put(&c->node_cache, node, &c->source.policy);
 	if (leader_keep(&c->leader, &why) < 0) // thousands of nodes take their time
 		coordinator_report_trouble(c, "renewing the Lease", &why);
 	return 0;
@@ -324,7 +280,7 @@ static int cache_node(void *ctx, json_t *node, struct err *err)
 static int load_nodes(struct coordinator *c, struct err *err)
 {
 	auto_strv struct strv record = { 0 };
-	node_cache_record(&c->policy, false, &record);
+	node_cache_record(&c->source.policy, false, &record);
 	struct kube_list list = {
 		.path = "/api/v1/nodes", .record = (const char *const *)record.items, .take = cache_node, .ctx = c
 	};
@@ -346,110 +302,52 @@ static int on_cached_node_event(void *ctx, const char *type, json_t *object, str
 	(void)err;
 	if (str_eq(type, "DELETED"))
 		node_cache_remove(&c->node_cache, object);
-	else if (!node_cache_put(&c->node_cache, object, &c->policy))
+	else if (!node_cache_put(&c->node_cache, object, &c->source.policy))
 		return 0;
 	c->is_dirty = true;
 	return 0;
 }
 
-// The policy is read again, and all nodes with it.
-static int on_configmap_event(void *ctx, const char *type, json_t *object, struct err *err)
-{
-	struct coordinator *c = ctx;
-	(void)type, (void)object, (void)err;
-	c->is_loaded = false;
-	return 0;
-}
-
-// We write its status ourselves, which is not a change.
-bool cache_put_driver_rollout(struct coordinator *c, const json_t *object)
-{
-	static const char *const parts[] = { "uid", "generation", "annotations" };
-	const json_t *now = json_object_get(object, "metadata"), *known = json_object_get(c->policy_object, "metadata");
-	bool is_same = known != NULL;
-	for (size_t i = 0; is_same && i < ARRAY_SIZE(parts); i++) {
-		const json_t *a = json_object_get(now, parts[i]), *b = json_object_get(known, parts[i]);
-		is_same = a == b || json_equal(a, b);
-	}
-	c->is_loaded = c->is_loaded && is_same;
-	return is_same;
-}
-
-static int on_driver_rollout_event(void *ctx, const char *type, json_t *object, struct err *err)
-{
-	struct coordinator *c = ctx;
-	(void)err;
-	if (str_eq(type, "DELETED"))
-		c->is_loaded = false;
-	else
-		cache_put_driver_rollout(c, object);
-	return 0;
-}
-
 void cache_init(struct coordinator *c)
 {
-	c->objects_path = api_path(API_DRIVER_ROLLOUT, c->o.namespace, NULL);
-	c->objects = (struct kube_watch){ .path = c->objects_path,
-					  .query = "fieldSelector=metadata.name%3D" POLICY_NAME,
-					  .record = object_event,
-					  .event = on_driver_rollout_event,
-					  .ctx = c };
-	c->maps_path = api_path(API_CONFIGMAP, c->o.namespace, NULL);
 	c->nodes = (struct kube_watch){ .path = "/api/v1/nodes", .event = on_cached_node_event, .ctx = c };
-	c->maps = (struct kube_watch){ .path = c->maps_path,
-				       .query = "fieldSelector=metadata.name%3D" POLICY_NAME,
-				       .record = map_event,
-				       .event = on_configmap_event,
-				       .ctx = c };
 }
 
 void cache_done(struct coordinator *c)
 {
 	kube_watch_done(&c->nodes);
-	kube_watch_done(&c->maps);
 	kube_watch_done(&c->drivers);
-	kube_watch_done(&c->objects);
 	strv_done(&c->driver_record);
 	strv_done(&c->node_record);
 	daemonsets_done(&c->driver_daemonsets);
-	free(c->maps_path);
-	free(c->objects_path);
 }
 
 static int watch_nodes(struct coordinator *c, struct err *err)
 {
 	kube_watch_end(&c->nodes);
 	strv_done(&c->node_record);
-	node_cache_record(&c->policy, true, &c->node_record);
+	node_cache_record(&c->source.policy, true, &c->node_record);
 	c->nodes.record = (const char *const *)c->node_record.items;
 	return kube_watch_begin(c->o.kube, &c->nodes, WATCH_S, err);
 }
 
-static int watch_configmaps(struct coordinator *c, struct err *err)
-{
-	return kube_watch_begin(c->o.kube, &c->maps, WATCH_S, err);
-}
-
-static int watch_driver_rollouts(struct coordinator *c, struct err *err)
-{
-	return c->has_kind ? kube_watch_begin(c->o.kube, &c->objects, WATCH_S, err) : 0;
-}
-
 int cache_load(struct coordinator *c, bool is_watched, struct err *err)
 {
+	if (is_watched) {
+		kube_watch_end(&c->nodes);
+		kube_watch_end(&c->drivers);
+	}
+	if (load_policy(c, is_watched, err) < 0 || load_daemonsets(c, err) < 0 || load_nodes(c, err) < 0)
+		return -1;
 	if (!is_watched)
-		return load_configmaps(c, err) < 0 || load_daemonsets(c, err) < 0 ? -1 : load_nodes(c, err);
-	kube_watch_end(&c->nodes);
-	kube_watch_end(&c->maps);
-	kube_watch_end(&c->drivers);
-	kube_watch_end(&c->objects);
-	if (read_list_version(c, &c->maps, err) < 0 || cache_load(c, false, err) < 0 || watch_nodes(c, err) < 0 ||
-	    watch_configmaps(c, err) < 0 || watch_driver_rollouts(c, err) < 0 || watch_daemonsets(c, err) < 0)
+		return 0;
+	if (watch_nodes(c, err) < 0 || policy_source_watch(&c->source, err) < 0 || watch_daemonsets(c, err) < 0)
 		return -1;
 	c->is_loaded = true;
+	c->source.is_stale = false;
 	c->is_dirty = true;
 	c->listed_ms = kube_now_ms();
-	policy_in_force_report(c);
+	policy_source_report(&c->source, c->node_cache.nodes, c->node_cache.count, &c->blind);
 	return 0;
 }
 
@@ -469,23 +367,10 @@ static int resume_watch(struct coordinator *c, struct kube_watch *w, int (*begin
 	return begin(c, err);
 }
 
-// The CustomResourceDefinition may be installed at any time.
-static int resume_driver_rollout_watch(struct coordinator *c, struct err *err)
-{
-	if (c->has_kind)
-		return resume_watch(c, &c->objects, watch_driver_rollouts, err);
-	if (kube_now_ms() < c->kind_ms)
-		return 0;
-	if (check_driver_rollout_crd(c, err) < 0)
-		coordinator_report_trouble(c, "looking for the kind " DRIVER_ROLLOUT_KIND, err);
-	c->is_loaded = c->is_loaded && !c->has_kind;
-	return 0;
-}
-
 int cache_update(struct coordinator *c, int wait_ms, struct err *err)
 {
 	if (kube_step(c->o.kube, wait_ms, err) < 0 || resume_watch(c, &c->nodes, watch_nodes, err) < 0 ||
-	    resume_watch(c, &c->maps, watch_configmaps, err) < 0 || resume_driver_rollout_watch(c, err) < 0 ||
+	    policy_source_resume(&c->source, c->status_map, err) < 0 ||
 	    (c->sees_drivers && resume_watch(c, &c->drivers, watch_daemonsets, err) < 0)) {
 		c->is_loaded = false;
 		return -1;

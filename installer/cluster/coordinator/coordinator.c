@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/coordinator/coordinator_internal.h"
+#include "cluster/coordinator/driver_rollout.h"
 #include "cluster/kube/api.h"
 #include "cluster/rollout/node_patch.h"
 #include "cluster/rollout/operator_requests.h"
@@ -11,23 +12,25 @@
 // another process wrote it: it was read, and everything is planned again.
 static int record_rollouts(struct coordinator *c, const struct rollout *rollouts, struct err *err)
 {
-	auto_json json_t *doc = rollout_status_make(&c->policy, rollouts, c->status_doc, leader_epoch(&c->leader));
-	auto_str char *undone = c->replaced ? json_dumps(c->replaced, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-	const char *kept = coordinator_configmap_value(c->status_map, POLICY_KEY);
-	const char *kept_undone = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_UNDONE_KEY);
-	bool is_recorded = (c->policy_text ? str_eq(kept, c->policy_text) : !kept) &&
+	auto_json json_t *doc =
+		rollout_status_make(&c->source.policy, rollouts, c->status_doc, leader_epoch(&c->leader));
+	auto_str char *undone =
+		c->source.replaced ? json_dumps(c->source.replaced, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	const char *kept = api_configmap_value(c->status_map, POLICY_KEY);
+	const char *kept_undone = api_configmap_value(c->status_map, ROLLOUT_STATUS_UNDONE_KEY);
+	bool is_recorded = (c->source.text ? str_eq(kept, c->source.text) : !kept) &&
 			   (undone ? str_eq(kept_undone, undone) : !kept_undone);
 	if (is_recorded && json_equal(doc, c->status_doc))
 		return 1;
 	auto_str char *text = json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS);
 	auto_str char *path = api_path(API_CONFIGMAP, c->o.namespace, c->status_map ? ROLLOUT_STATUS_NAME : NULL);
 	const json_t *metadata = json_object_get(c->status_map, "metadata");
-	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
-	auto_json json_t *body = json_pack(
-		"{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind", "ConfigMap",
-		"metadata", "name", ROLLOUT_STATUS_NAME, "resourceVersion",
-		json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLOUT_STATUS_KEY, text,
-		POLICY_KEY, c->policy_text, ROLLOUT_STATUS_KIND_KEY, kind, ROLLOUT_STATUS_UNDONE_KEY, undone);
+	auto_json json_t *body =
+		json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind",
+			  "ConfigMap", "metadata", "name", ROLLOUT_STATUS_NAME, "resourceVersion",
+			  json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLOUT_STATUS_KEY,
+			  text, POLICY_KEY, c->source.text, ROLLOUT_STATUS_KIND_KEY, policy_source_kind(&c->source),
+			  ROLLOUT_STATUS_UNDONE_KEY, undone);
 	auto_json json_t *now = NULL;
 	int r = c->status_map ? api_change(c->o.kube, API_REPLACE, path, body, &now, err) :
 				api_create(c->o.kube, path, body, &now, err);
@@ -39,7 +42,7 @@ static int record_rollouts(struct coordinator *c, const struct rollout *rollouts
 	json_decref(c->status_doc);
 	c->status_map = TAKE(now);
 	c->status_doc = TAKE(doc);
-	memcpy(c->rollouts, rollouts, c->policy.pool_count * sizeof(*rollouts));
+	memcpy(c->rollouts, rollouts, c->source.policy.pool_count * sizeof(*rollouts));
 	return 1;
 }
 
@@ -113,7 +116,7 @@ static int reread_node(struct coordinator *c, const struct node_id *id, struct e
 	}
 	int r = api_get(c->o.kube, path, &node, err);
 	if (r > 0)
-		node_cache_renew(&c->node_cache, node, &c->policy);
+		node_cache_renew(&c->node_cache, node, &c->source.policy);
 	size_t at = node_cache_find(&c->node_cache, id->name, id->uid);
 	if (r == 0 && at < c->node_cache.count)
 		node_cache_forget(&c->node_cache, at);
@@ -130,7 +133,7 @@ static int write_node(struct coordinator *c, const struct node_id *id, size_t at
 	const struct node_patch_seen seen = { version, loaded, holders };
 	struct node_state before = c->node_cache.nodes[at];
 	before.name = id->name;
-	node_patch_make(&before, d, c->policy.has_mirror, &patch);
+	node_patch_make(&before, d, c->source.policy.has_mirror, &patch);
 	c->writes++;
 	int r = node_patch_write(c->o.kube, &before, &seen, &patch, &now, err);
 	if (r < 0)
@@ -140,7 +143,7 @@ static int write_node(struct coordinator *c, const struct node_id *id, size_t at
 	struct cache_entry *there = entry_of(c, id);
 	if (there)
 		there->failures = 0;
-	node_cache_renew(&c->node_cache, now, &c->policy);
+	node_cache_renew(&c->node_cache, now, &c->source.policy);
 	const struct record *was = &before.record;
 	bool has_failed =
 		before.report.ack.result == RESULT_FAILED && node_seq_cmp(before.report.ack.seq, was->go.seq) == 0;
@@ -287,12 +290,12 @@ static int reconcile(struct coordinator *c, struct err *err)
 	check_other_leaders(c);
 	for (int round = 0; round < ROUNDS_MOST && !is_history_gone(c); round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
-		const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
+		const json_t *metadata = json_object_get(policy_source_object(&c->source, NULL), "metadata");
 		const char *requests[GATE_COUNT];
 		for (unsigned i = 0; i < GATE_COUNT; i++)
 			requests[i] = json_string_value(
 				json_object_get(json_object_get(metadata, "annotations"), gate_keys[i]));
-		operator_requests_apply(requests, &c->policy, c->rollouts);
+		operator_requests_apply(requests, &c->source.policy, c->rollouts);
 		unsigned long moves = c->node_cache.moves;
 		struct cluster cl = coordinator_cluster(c);
 		scheduler_plan(&cl, &slots);
@@ -317,7 +320,8 @@ static int reconcile(struct coordinator *c, struct err *err)
 			continue;
 		if (c->o.callbacks.rests) // before the next request: the nodes are still those of the plan
 			c->o.callbacks.rests(c->o.callbacks.ctx, &slots);
-		driver_rollout_write_status(c, &slots);
+		cl = coordinator_cluster(c);
+		driver_rollout_write_status(&c->source, &cl, &slots, &c->blind);
 		return 0;
 	}
 	c->is_dirty = true;
@@ -349,19 +353,25 @@ static int keep_lead(void *ctx, struct err *err)
 	if (!leader_is_sure(&c->leader))
 		return fail_lost_lead(err);
 	// What is known of a history that is gone, a drain in progress included, leads to nothing more.
-	if (is_history_gone(c) && c->is_loaded)
+	if (is_history_gone(c) && c->is_loaded && !c->source.is_stale)
 		return err_set(err, E_CONFLICT, "etcd was restored: everything is read again first");
 	return 0;
 }
 
+static void report_policy_trouble(void *ctx, const char *what, const struct err *err)
+{
+	coordinator_report_trouble(ctx, what, err);
+}
+
 void coordinator_init(const struct coordinator_options *o, struct coordinator *ret)
 {
-	*ret = (struct coordinator){ .o = *o, .policy = POLICY_NONE, .node_cache = NODE_CACHE_NONE };
+	*ret = (struct coordinator){ .o = *o, .node_cache = NODE_CACHE_NONE };
 	ret->validations.namespace = str_fmt("%s-validation", o->namespace);
 	ret->drain =
 		(struct evictor){ .kube = o->kube, .own_uid = o->own_uid, .validations = ret->validations.namespace };
 	leader_init(o->lease_kube, o->namespace, o->holder, &ret->leader);
 	kube_before(o->kube, keep_lead, ret);
+	policy_source_init(o->kube, o->namespace, report_policy_trouble, ret, &ret->source);
 	cache_init(ret);
 }
 
@@ -374,16 +384,9 @@ void coordinator_done(struct coordinator *c)
 	scheduler_ledger_done(&c->ledger);
 	node_cache_done(&c->node_cache);
 	forget_other_leaders(&c->others);
-	policy_done(&c->policy);
-	strv_done(&c->undone);
-	json_decref(c->replaced);
+	policy_source_done(&c->source);
 	free(c->validations.namespace);
 	free(c->validations.jobs);
-	free(c->policy_text);
-	free(c->told);
-	json_decref(c->policy_map);
-	json_decref(c->policy_object);
-	json_decref(c->object_said);
 	json_decref(c->status_map);
 	json_decref(c->status_doc);
 	*c = (struct coordinator){ 0 };
@@ -392,7 +395,7 @@ void coordinator_done(struct coordinator *c)
 struct cluster coordinator_cluster(const struct coordinator *c)
 {
 	return (struct cluster){
-		.policy = &c->policy,
+		.policy = &c->source.policy,
 		.rollouts = c->rollouts,
 		.nodes = c->node_cache.nodes,
 		.count = c->node_cache.count,
@@ -467,7 +470,7 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 	if (c->retry_ms > kube_now_ms())
 		return sleep_for_events(c->o.kube, wait_ms);
 	bool is_old = kube_now_ms() - c->listed_ms >= RESYNC_MS;
-	if (!c->is_loaded || is_old) {
+	if (!c->is_loaded || c->source.is_stale || is_old) {
 		if (cache_load(c, true, &why) < 0)
 			return put_off_retry(c, "reading the cluster", &why);
 	} else if (cache_update(c, wait_ms, &why) < 0) {
@@ -480,7 +483,8 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 	c->is_dirty = false;
 	c->due_ms = kube_now_ms() + DUE_MS;
 	if (c->blind.code) {
-		driver_rollout_write_status(c, NULL);
+		struct cluster cl = coordinator_cluster(c);
+		driver_rollout_write_status(&c->source, &cl, NULL, &c->blind);
 		if (c->o.callbacks.rests)
 			c->o.callbacks.rests(c->o.callbacks.ctx, NULL);
 	}

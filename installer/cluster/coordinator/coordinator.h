@@ -5,11 +5,8 @@
 #pragma once
 #include "cluster/coordinator/drain.h"
 #include "cluster/coordinator/leader_election.h"
-#include "cluster/rollout/rollout_status.h"
+#include "cluster/coordinator/policy_source.h"
 
-#define POLICY_NAME "kmodsmith-policy"
-#define POLICY_KEY "policy.json"
-#define POLICY_KEY_YAML "policy.yaml"
 #define DRIVER_DAEMONSETS_PATH "/apis/apps/v1/daemonsets"
 #define DRIVER_DAEMONSETS_QUERY "labelSelector=app.kubernetes.io%2Fcomponent%3Dnvidia-driver"
 
@@ -75,37 +72,21 @@ struct coordinator {
 	struct other_leaders others;
 	struct validations validations;
 	struct evictor drain;
-	struct policy policy;  // in force: the last one that was accepted
-	char *policy_text;     // its document as JSON, which agents read; NULL = none
-	bool has_policy;       // since the start, one was accepted or there was none
-	bool pauses;           // `paused` of the policy in force, whatever annotations say
-	struct strv undone;    // a line per pool whose target `rollout undo` replaces
-	json_t *replaced;      // by the undo: {"POOL": target}; NULL = none
-	struct err refused;    // why the present policy is not in force; code 0 = it is
-	bool has_told_double;  // that the ConfigMap is ignored because of a DriverRollout
-	char *told;            // the refusal of the last Event; NULL = none
-	json_t *policy_map;    // the ConfigMap as it was read; NULL = there is none
-	json_t *policy_object; // the DriverRollout, likewise; it has precedence
-	json_t *object_said;   // its status as last written; NULL = not since the last full read
-	bool has_kind;         // its CustomResourceDefinition is installed, and we may read it
-	long kind_ms;          // when it is looked for again
-	long object_ms;        // no write of its status before that
-	json_t *status_map;    // likewise
-	const json_t *status;  // the document in it, borrowed; NULL = none
-	json_t *status_doc;    // owns it
+	struct policy_source source;
+	json_t *status_map;   // the ConfigMap with the status; NULL = there is none
+	const json_t *status; // the document in it, borrowed; NULL = none
+	json_t *status_doc;   // owns it
 	struct rollout rollouts[POOLS_MOST];
 	struct err blind; // why nothing is done: no policy was ever accepted, or the status is not valid (T83)
 	bool has_led, is_loaded, is_dirty;
 	unsigned resets; // of the Lease, when everything was last read
 	int64_t led;     // since when we lead, or since the last of these resets
 	long due_ms, listed_ms, retry_ms;
-	struct kube_watch nodes, maps, objects, drivers;
+	struct kube_watch nodes, drivers;
 	struct driver_daemonsets driver_daemonsets;
 	struct strv driver_record; // of the watch
 	bool sees_drivers;
-	size_t told_foreign;     // nodes that NVIDIA's operator manages, as last reported
-	struct strv node_record; // of the watch of nodes
-	char *maps_path, *objects_path;
+	struct strv node_record;         // of the watch of nodes
 	unsigned long writes, conflicts; // on nodes, since the start
 };
 void coordinator_init(const struct coordinator_options *o, struct coordinator *ret); // which must not move
@@ -120,8 +101,5 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err);
 int coordinator_look(struct coordinator *c, struct err *err);
 // Releases the Lease: the next one takes over at once (T78).
 int coordinator_leave(struct coordinator *c, struct err *err);
-// The object with the policy, in force or refused, and its annotations: the DriverRollout, else the ConfigMap, else
-// NULL. ret_path: its API path, caller frees; may be NULL.
-const json_t *coordinator_source(const struct coordinator *c, char **ret_path);
 // Input of the next plan.
 struct cluster coordinator_cluster(const struct coordinator *c);

@@ -52,13 +52,13 @@ static void add_metric_head(char **text, const char *name, const char *type, con
 static void add_nodes(const struct coordinator *c, const struct slots *s, char **text)
 {
 	add_metric_head(text, "nodes", "gauge", "Nodes of a pool, by state of the rollout.");
-	for (size_t p = 0; p < c->policy.pool_count; p++)
+	for (size_t p = 0; p < c->source.policy.pool_count; p++)
 		for (enum node_phase phase = 0; phase < PHASE_COUNT; phase++) {
 			unsigned count = 0;
 			for (size_t i = 0; i < c->node_cache.count; i++)
 				count +=
 					s->node_plans[i].pool == (int)p && c->node_cache.nodes[i].record.phase == phase;
-			str_add(text, "kmodsmith_nodes{pool=\"%s\",state=\"%s\"} %u\n", c->policy.pools[p].name,
+			str_add(text, "kmodsmith_nodes{pool=\"%s\",state=\"%s\"} %u\n", c->source.policy.pools[p].name,
 				node_phase_info(phase)->name, count);
 		}
 }
@@ -69,7 +69,7 @@ static void add_unreleased(const struct coordinator *c, const struct slots *s, c
 	add_metric_head(text, "nodes_unreleased", "gauge",
 			"Nodes that stay cordoned with a driver that works, by what is not back.");
 	struct cluster cl = coordinator_cluster(c);
-	for (size_t p = 0; p < c->policy.pool_count; p++) {
+	for (size_t p = 0; p < c->source.policy.pool_count; p++) {
 		unsigned counts[REASON_COUNT] = { 0 };
 		for (size_t i = 0; i < c->node_cache.count; i++) {
 			struct reason why;
@@ -80,31 +80,32 @@ static void add_unreleased(const struct coordinator *c, const struct slots *s, c
 		for (enum reason_code code = REASON_NONE + 1; code < REASON_COUNT; code++)
 			if (counts[code])
 				str_add(text, "kmodsmith_nodes_unreleased{pool=\"%s\",reason=\"%s\"} %u\n",
-					c->policy.pools[p].name, node_reason_info(code)->code, counts[code]);
+					c->source.policy.pools[p].name, node_reason_info(code)->code, counts[code]);
 	}
 }
 
 static void add_rollouts(const struct coordinator *c, const struct slots *s, char **text)
 {
 	add_metric_head(text, "rollout_info", "gauge", "Target of a pool, and the wave that is open.");
-	for (size_t p = 0; p < c->policy.pool_count; p++) {
-		const struct pool *pool = &c->policy.pools[p];
+	for (size_t p = 0; p < c->source.policy.pool_count; p++) {
+		const struct pool *pool = &c->source.policy.pools[p];
 		char target_hash[TARGET_HASH_TEXT];
 		target_hash_text(&s->rollouts[p].target, target_hash);
 		str_add(text, "kmodsmith_rollout_info{pool=\"%s\",driver=\"%s\",target=\"%s\",wave=\"%s\"} 1\n",
 			pool->name, pool->target.driver, target_hash, policy_wave_name(pool, s->rollouts[p].wave));
 	}
 	add_metric_head(text, "rollout_halted", "gauge", "1: the pool is halted, with the reason.");
-	for (size_t p = 0; p < c->policy.pool_count; p++)
-		str_add(text, "kmodsmith_rollout_halted{pool=\"%s\",reason=\"%s\"} %d\n", c->policy.pools[p].name,
-			node_reason_info(s->rollouts[p].halt.code)->code, s->rollouts[p].is_halted);
+	for (size_t p = 0; p < c->source.policy.pool_count; p++)
+		str_add(text, "kmodsmith_rollout_halted{pool=\"%s\",reason=\"%s\"} %d\n",
+			c->source.policy.pools[p].name, node_reason_info(s->rollouts[p].halt.code)->code,
+			s->rollouts[p].is_halted);
 }
 
 static void add_slots(const struct coordinator *c, const struct slots *s, char **text)
 {
 	add_metric_head(text, "slots", "gauge",
 			"Slots of a pool: used, waiting for jobs, the limit, and what is left of it.");
-	for (size_t p = 0; p < c->policy.pool_count; p++) {
+	for (size_t p = 0; p < c->source.policy.pool_count; p++) {
 		const struct sum *sum = &s->sums[p];
 		const struct {
 			const char *kind;
@@ -114,12 +115,12 @@ static void add_slots(const struct coordinator *c, const struct slots *s, char *
 			     { "limit", sum->parallel_limit },
 			     { "free", sum->parallel_limit > sum->used ? sum->parallel_limit - sum->used : 0 } };
 		for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-			str_add(text, "kmodsmith_slots{pool=\"%s\",kind=\"%s\"} %u\n", c->policy.pools[p].name,
+			str_add(text, "kmodsmith_slots{pool=\"%s\",kind=\"%s\"} %u\n", c->source.policy.pools[p].name,
 				rows[i].kind, rows[i].value);
 	}
 	add_metric_head(text, "nodes_unavailable", "gauge", "Nodes that are down, cordoned, or being worked on.");
-	for (size_t p = 0; p < c->policy.pool_count; p++)
-		str_add(text, "kmodsmith_nodes_unavailable{pool=\"%s\"} %u\n", c->policy.pools[p].name,
+	for (size_t p = 0; p < c->source.policy.pool_count; p++)
+		str_add(text, "kmodsmith_nodes_unavailable{pool=\"%s\"} %u\n", c->source.policy.pools[p].name,
 			s->sums[p].unavailable);
 }
 
@@ -141,7 +142,7 @@ static void add_transition_counters(const struct coordinator *c, const struct co
 	}
 	add_metric_head(text, "node_unavailable_seconds_total", "counter",
 			"Seconds that nodes were unavailable, for any cause.");
-	for (size_t p = 0; p < c->policy.pool_count; p++)
+	for (size_t p = 0; p < c->source.policy.pool_count; p++)
 		str_add(text, "kmodsmith_node_unavailable_seconds_total{pool=\"%s\"} %.0f\n", t->pools[p].name,
 			t->pools[p].seconds);
 	add_metric_head(text, "rollbacks_total", "counter",
@@ -187,7 +188,7 @@ static void add_process(const struct coordinator *c, char **text)
 	if (c->leader.is_leading) {
 		add_metric_head(text, "policy_accepted", "gauge",
 				"1: the current policy is in force; 0: it is refused.");
-		str_add(text, "kmodsmith_policy_accepted %d\n", !c->refused.code);
+		str_add(text, "kmodsmith_policy_accepted %d\n", !c->source.refused.code);
 	}
 	add_metric_head(text, "resident_memory_max_bytes", "gauge", "Peak resident memory of this process.");
 	if (getrusage(RUSAGE_SELF, &usage) == 0)

@@ -208,7 +208,7 @@ bool validation_check(struct coordinator *c, const struct cluster *cl, const str
 	__attribute__((cleanup(look_done))) struct look l = { .c = c, .abandoned = json_array() };
 	bool is_new = collect_wanted(&l, cl, s);
 	// Without anybody who waits: those of an earlier leader, or that one of its requests made late.
-	if (!l.count && !v->has_pods && !uses_validations(&c->policy))
+	if (!l.count && !v->has_pods && !uses_validations(&c->source.policy))
 		return false;
 	if (!is_new && kube_now_ms() < v->due_ms)
 		return false;

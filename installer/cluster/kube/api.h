@@ -53,3 +53,7 @@ int api_event(struct kube *k, const struct api_event *event, struct err *err);
 enum api_kind { API_CONFIGMAP, API_LEASE, API_DRIVER_ROLLOUT };
 char *api_path(enum api_kind kind, const char *namespace, const char *name); // name NULL = the collection; caller frees
 char *api_node(const char *name);                                            // caller frees
+static inline const char *api_configmap_value(const json_t *map, const char *key) // NULL = absent
+{
+	return json_string_value(json_object_get(json_object_get(map, "data"), key));
+}

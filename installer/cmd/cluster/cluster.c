@@ -67,8 +67,8 @@ static void offer_names(const struct cluster_values *v, bool is_nodes, size_t ar
 	int r = cluster_look(v, &kube, &c, &ignored);
 	for (size_t i = 0; r == 0 && is_nodes && i < c.node_cache.count; i++)
 		strv_add(ret, str_dup(c.node_cache.entries[i].name));
-	for (size_t i = 0; r == 0 && !is_nodes && i < c.policy.pool_count; i++) {
-		const struct pool *pool = &c.policy.pools[i];
+	for (size_t i = 0; r == 0 && !is_nodes && i < c.source.policy.pool_count; i++) {
+		const struct pool *pool = &c.source.policy.pools[i];
 		if (argument == 0)
 			strv_add(ret, str_dup(pool->name));
 		for (unsigned w = 0; argument == 1 && w <= pool->wave_count; w++)

@@ -125,7 +125,7 @@ static void write_page(struct coordinator_process *d, const struct slots *s)
 		return;
 	d->page_ms = now;
 	const struct cluster cluster = coordinator_cluster(&d->c);
-	auto_json json_t *json = rollout_page_json(&cluster, s, &d->c.refused);
+	auto_json json_t *json = rollout_page_json(&cluster, s, &d->c.source.refused);
 	auto_str char *text = json_dumps(json, JSON_COMPACT);
 	put_text(d, &d->pulse_dir, PAGE_FILE, text);
 }
@@ -147,7 +147,7 @@ static void write_metrics(void *ctx, const struct slots *s)
 	if (d->has_page)
 		write_page(d, s);
 	if (s)
-		metrics_count_pools(&d->counters, &d->c.policy, s->sums, kube_now_ms());
+		metrics_count_pools(&d->counters, &d->c.source.policy, s->sums, kube_now_ms());
 	auto_str char *text = d->metrics_name || d->is_served ? metrics_text(&d->c, s, &d->counters) : NULL;
 	if (!text || str_eq(text, d->written))
 		return;

@@ -18,7 +18,7 @@ static void check_node_pods(struct coordinator *c, const char *node)
 	while (at < c->node_cache.count && !str_eq(c->node_cache.entries[at].name, node))
 		at++;
 	const struct node_state *m = at < c->node_cache.count ? &c->node_cache.nodes[at] : NULL;
-	const struct pool *pool = m ? policy_pool(&c->policy, m) : NULL;
+	const struct pool *pool = m ? policy_pool(&c->source.policy, m) : NULL;
 	enum node_phase phase = m ? m->record.phase : PHASE_IDLE;
 	bool is_drained = phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING;
 	if (pool && is_drained && !*m->record.reason.object &&
@@ -63,11 +63,11 @@ static void plan(struct seen *s)
 static char *pause_text(const struct coordinator *c)
 {
 	time_t since;
-	const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
+	const json_t *metadata = json_object_get(policy_source_object(&c->source, NULL), "metadata");
 	const char *note =
 		json_string_value(json_object_get(json_object_get(metadata, "annotations"), gate_keys[GATE_PAUSE]));
 	auto_str char *date = note ? str_ndup(note, strcspn(note, " ")) : NULL;
-	if (c->pauses)
+	if (c->source.pauses)
 		return str_dup("by the policy itself (paused: true)");
 	if (!note || str_eq(note, "false"))
 		return NULL;
@@ -116,29 +116,30 @@ static char *silent_agent_text(struct seen *s, const char *node)
 
 static json_t *policy_json(const struct coordinator *c)
 {
+	const struct policy_source *p = &c->source;
 	auto_str char *paused = pause_text(c), *leaderless = leaderless_text(c);
-	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
-	return json_pack("{s:b, s:o, s:o, s:b, s:o, s:o, s:o}", "accepted", !c->refused.code, "refusal",
-			 json_text(c->refused.code ? c->refused.text : NULL), "kind", json_text(kind),
-			 "ignoresConfigMap", c->policy_object && c->policy_map, "undone", json_strv(&c->undone),
-			 "paused", json_text(paused), "nobodyLeads", json_text(leaderless));
+	return json_pack("{s:b, s:o, s:o, s:b, s:o, s:o, s:o}", "accepted", !p->refused.code, "refusal",
+			 json_text(p->refused.code ? p->refused.text : NULL), "kind", json_text(policy_source_kind(p)),
+			 "ignoresConfigMap", p->object && p->map, "undone", json_strv(&p->undone), "paused",
+			 json_text(paused), "nobodyLeads", json_text(leaderless));
 }
 
 static void show_policy(const struct coordinator *c)
 {
+	const struct policy_source *p = &c->source;
 	auto_str char *paused = pause_text(c), *leaderless = leaderless_text(c);
 	if (leaderless)
 		printf("nobody leads: %s\n  next: see the pods of the coordinator: `kubectl -n %s get pods`\n",
 		       leaderless, c->o.namespace);
 	if (paused)
 		printf("paused %s: no further node is begun\n  next: %s\n", paused,
-		       c->pauses ? "set paused to false in the policy" : "`kmodsmith rollout resume`");
-	if (c->policy_object && c->policy_map)
+		       p->pauses ? "set paused to false in the policy" : "`kmodsmith rollout resume`");
+	if (p->object && p->map)
 		printf("policy: there is a " DRIVER_ROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
-	for (size_t i = 0; i < c->undone.count; i++)
-		printf("policy: %s\n", c->undone.items[i]);
-	if (c->refused.code)
-		printf("policy: refused, the last good one stays in force: %s\n", c->refused.text);
+	for (size_t i = 0; i < p->undone.count; i++)
+		printf("policy: %s\n", p->undone.items[i]);
+	if (p->refused.code)
+		printf("policy: refused, the last good one stays in force: %s\n", p->refused.text);
 }
 
 static void show(const struct seen *s, const struct rollout_filter *filter, bool is_json)
@@ -221,8 +222,8 @@ static int is_complete(const struct seen *s, const struct rollout_filter *filter
 {
 	const struct policy *policy = s->cluster.policy;
 	bool is = true;
-	if (s->c.refused.code) {
-		*err = s->c.refused;
+	if (s->c.source.refused.code) {
+		*err = s->c.source.refused;
 		return err_wrap(err, "the policy is refused, and the last good one stays in force");
 	}
 	for (size_t i = 0; i < policy->pool_count; i++) {
@@ -278,7 +279,7 @@ static int watch_once(const struct status_values *v, const struct rollout_filter
 	auto_seen struct seen s = { .slots = SLOTS_NONE };
 	if (look(&v->cluster, &s, err) < 0)
 		return -1;
-	if (!coordinator_source(&s.c, NULL))
+	if (!policy_source_object(&s.c.source, NULL))
 		return err_set(err, E_NOT_FOUND, "there is no policy in the namespace %s", kube_namespace(s.kube));
 	plan(&s);
 	if (check_pools(s.cluster.policy, &v->pools, err) < 0)
@@ -337,7 +338,7 @@ static int run_rollout_status(void *values, char **args, size_t count, struct er
 		return watch_rollout(v, &filter, err);
 	if (look(&v->cluster, &s, err) < 0)
 		return -1;
-	if (!coordinator_source(&s.c, NULL))
+	if (!policy_source_object(&s.c.source, NULL))
 		cluster_warn_no_policy(s.kube);
 	plan(&s);
 	if (check_pools(s.cluster.policy, &v->pools, err) < 0)
@@ -353,7 +354,7 @@ static int run_rollout_why(void *values, char **args, size_t count, struct err *
 	(void)count;
 	if (look(v, &s, err) < 0)
 		return -1;
-	if (!coordinator_source(&s.c, NULL))
+	if (!policy_source_object(&s.c.source, NULL))
 		cluster_warn_no_policy(s.kube);
 	if (!v->common.is_json)
 		show_policy(&s.c);

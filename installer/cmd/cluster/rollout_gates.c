@@ -22,10 +22,10 @@ struct operator_request {
 
 static const struct pool *find_pool(const struct coordinator *c, const char *name, size_t *ret_at, struct err *err)
 {
-	for (size_t i = 0; i < c->policy.pool_count; i++) {
+	for (size_t i = 0; i < c->source.policy.pool_count; i++) {
 		*ret_at = i;
-		if (str_eq(c->policy.pools[i].name, name))
-			return &c->policy.pools[i];
+		if (str_eq(c->source.policy.pools[i].name, name))
+			return &c->source.policy.pools[i];
 	}
 	err_set(err, E_NOT_FOUND, "the policy has no pool '%s'", name);
 	return NULL;
@@ -33,7 +33,7 @@ static const struct pool *find_pool(const struct coordinator *c, const char *nam
 
 static const char *annotation(const struct coordinator *c, const char *key)
 {
-	const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
+	const json_t *metadata = json_object_get(policy_source_object(&c->source, NULL), "metadata");
 	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), key));
 }
 
@@ -89,10 +89,10 @@ static int request_resume(struct operator_request *s, const struct coordinator *
 		set_annotation(patch, UNDO_NOTE, undo);
 	}
 	// The document itself is not edited: a GitOps controller would revert that.
-	const char *still = c->pauses ? "; the policy itself is still paused: set paused to false there" : "";
-	s->what = s->pool   ? str_fmt("pool %s: resumed; earlier failures do not count%s", s->pool, still) :
-		  c->pauses ? str_fmt("the pause annotation is removed%s", still) :
-			      str_dup("no longer paused");
+	const char *still = c->source.pauses ? "; the policy itself is still paused: set paused to false there" : "";
+	s->what = s->pool          ? str_fmt("pool %s: resumed; earlier failures do not count%s", s->pool, still) :
+		  c->source.pauses ? str_fmt("the pause annotation is removed%s", still) :
+				     str_dup("no longer paused");
 	return 0;
 }
 
@@ -167,7 +167,7 @@ static int write_request_once(struct operator_request *s, struct err *err)
 	if (cluster_look(s->values, &kube, &c, err) < 0)
 		return -1;
 	auto_str char *path = NULL;
-	const json_t *metadata = json_object_get(coordinator_source(&c, &path), "metadata");
+	const json_t *metadata = json_object_get(policy_source_object(&c.source, &path), "metadata");
 	if (!metadata)
 		return err_set(err, E_NOT_FOUND,
 			       "there is neither a " DRIVER_ROLLOUT_KIND " nor a ConfigMap %s in namespace %s",
