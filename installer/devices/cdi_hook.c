@@ -189,10 +189,10 @@ int cdi_hook_own_gpus(const struct root *root, struct err *err)
 	if (!mask)
 		return 0;
 	auto_str char *file = str_fmt("%s/10-container.conf", dir);
-	auto_str char *text = str_fmt("{\"profiles\": [{\"name\": \"_container_\", \"settings\": "
-				      "[\"EGLVisibleDGPUDevices\", 0x%llx]}],\n"
-				      " \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]}\n",
-				      (unsigned long long)mask);
+	auto_str char *text = str_fmt(
+		"{\"profiles\": [{\"name\": \"_container_\", \"settings\": [\"EGLVisibleDGPUDevices\", 0x%llx]}],\n"
+		" \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]}\n",
+		(unsigned long long)mask);
 	return root_mkdirs(root, dir, 0755, err) < 0 || root_put(root, file, text, strlen(text), 0444, err) < 0 ? -1 :
 														  1;
 }

@@ -87,8 +87,7 @@ static const char *setup_problem(int result)
 		return "the library is a stub";
 	case DEVICE_UNAVAILABLE:
 		return "the GPU is busy: another process has it for itself, its compute mode forbids it, or it is a "
-		       "vGPU "
-		       "without a licence";
+		       "vGPU without a licence";
 	case DEVICE_NOT_LICENSED:
 		return "the vGPU has no licence";
 	case SYSTEM_NOT_READY:

@@ -182,9 +182,9 @@ int peermem_step(struct peermem *p, struct err *err)
 		return wait_for_driver(p, "the NVIDIA driver", err);
 	if (!is_network_ready(p))
 		return wait_for_driver(p,
-				       p->is_host_mofed ? "the host's network driver (mlx5_core)" :
-							  "the network driver's container "
-							  "(/run/mellanox/drivers/.driver-ready)",
+				       p->is_host_mofed ?
+					       "the host's network driver (mlx5_core)" :
+					       "the network driver's container (/run/mellanox/drivers/.driver-ready)",
 				       err);
 	auto_fd int lock = node_lock_take(p->host, NODE_LOCK_CHANGE, err);
 	if (lock < 0 && err->code == E_LOCKED) // another process is installing the driver, and will finish in a while

@@ -156,8 +156,7 @@ static int check_request(struct build *b, struct err *err)
 		return -1;
 	if (w->tree->is_rt && !w->is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,
-			       "kernel %s is PREEMPT_RT, which NVIDIA does not support; --allow-rt builds "
-			       "anyway",
+			       "kernel %s is PREEMPT_RT, which NVIDIA does not support; --allow-rt builds anyway",
 			       w->tree->release);
 	if (root_sub(&w->source->root, b->dir, &b->source, err) < 0 || check_cores(b, err) < 0 ||
 	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||

@@ -14,18 +14,12 @@ static const char *const errors[] = {
 	"|^([{]standard input[}]|[^ :]+):[0-9]+: (Fatal )?Error: " // of the assembler
 	"|(No space left on device|Disk quota exceeded|File size limit exceeded)"
 	"|^[^ :]+( ERROR)?: (virtual memory exhausted|out of memory)",
-	"^(  |[*]{3} +)?(ERROR:|FATAL:|FAILED:?) "
-	"|: undefined reference to "
-	"|^[^ :]+:[0-9]+: syntax error"  // genksyms
+	"^(  |[*]{3} +)?(ERROR:|FATAL:|FAILED:?) |: undefined reference to |^[^ :]+:[0-9]+: syntax error" // genksyms
 	"|^([^ :]+: )?error: [a-z_-]+: " // objtool and gendwarfksyms
-	"|^[^ :]*(cc1|gcc|clang|ld|collect2)[^ :/]*: (fatal )?error: "
-	"|^[^ :]*ld([.](bfd|lld|gold))?(-[0-9]+)?: "
+	"|^[^ :]*(cc1|gcc|clang|ld|collect2)[^ :/]*: (fatal )?error: |^[^ :]*ld([.](bfd|lld|gold))?(-[0-9]+)?: "
 	"|^[^ :]*(fixdep|genksyms|gendwarfksyms|objtool|modpost|pahole|resolve_btfids|recordmcount): "
-	"|: error while loading shared libraries: "
-	"|: version `[^']+' not found \\(required by ",
-	"^(/bin/)?(sh|bash): "
-	"|No rule to make target "
-	"|^[^ :]+:[0-9]+: [*]{3} .*Stop[.]$" // $(error) of a makefile
+	"|: error while loading shared libraries: |: version `[^']+' not found \\(required by ",
+	"^(/bin/)?(sh|bash): |No rule to make target |^[^ :]+:[0-9]+: [*]{3} .*Stop[.]$" // $(error) of a makefile
 	"|^(Segmentation fault|Aborted|Bus error|Illegal instruction|Killed)"
 	"|: (Permission denied|No such file or directory)$",
 	"^[*]{3} ",

@@ -209,14 +209,14 @@ void probes_done(struct probes *p)
 int probes_shorten(const struct root *source, struct err *err)
 {
 	// $$: a `#` in the flags begins no comment. `always` is what kernels before 5.5 know.
-	static const char ADDED[] = "\n$(eval kmodsmith_flags = $(value NV_CONFTEST_CFLAGS))\n"
-				    "NV_CONFTEST_CFLAGS = $(eval NV_CONFTEST_CFLAGS := "
-				    "$$(kmodsmith_flags))$(NV_CONFTEST_CFLAGS)\n"
-				    "ifdef " PROBES_ONLY "\n"
-				    "obj-m :=\n"
-				    "always-y := $(patsubst $(obj)/%,%,$(NV_CONFTEST_HEADERS))\n"
-				    "always := $(always-y)\n"
-				    "endif\n";
+	static const char ADDED[] =
+		"\n$(eval kmodsmith_flags = $(value NV_CONFTEST_CFLAGS))\n"
+		"NV_CONFTEST_CFLAGS = $(eval NV_CONFTEST_CFLAGS := $$(kmodsmith_flags))$(NV_CONFTEST_CFLAGS)\n"
+		"ifdef " PROBES_ONLY "\n"
+		"obj-m :=\n"
+		"always-y := $(patsubst $(obj)/%,%,$(NV_CONFTEST_HEADERS))\n"
+		"always := $(always-y)\n"
+		"endif\n";
 	auto_str char *text = NULL;
 	int r = root_read(source, "Kbuild", &text, NULL, err);
 	if (r <= 0 || !strstr(text, "\nNV_CONFTEST_CFLAGS "))

@@ -559,8 +559,7 @@ int repository_open_registry(const char *name, const struct repository_options *
 		auto_str char *shown = http_url_shown(name); // it may contain a password
 		return err_set(err, E_USAGE,
 			       "'%s' is not docker://HOST[:PORT]/NAME: NAME has lower-case letters and digits, joined "
-			       "by . _ - /, "
-			       "and no tag or digest; credentials belong in a file",
+			       "by . _ - /, and no tag or digest; credentials belong in a file",
 			       shown);
 	}
 	struct registry *g = mem_alloc(sizeof(*g));

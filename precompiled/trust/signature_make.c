@@ -136,10 +136,10 @@ static int make_cosign(const struct layout *l, struct oci_index *x, const char *
 	// Members in this order and without blanks, as cosign writes them.
 	auto_json json_t *reference = json_text(maker->reference);
 	auto_str char *quoted = json_dumps(reference, JSON_ENCODE_ANY);
-	auto_str char *text = str_fmt("{\"critical\":{\"identity\":{\"docker-reference\":%s},"
-				      "\"image\":{\"docker-manifest-digest\":\"sha256:%s\"},\"type\":\"%s\"},"
-				      "\"optional\":null}",
-				      quoted, manifest_hex, COSIGN_TYPE);
+	auto_str char *text =
+		str_fmt("{\"critical\":{\"identity\":{\"docker-reference\":%s},"
+			"\"image\":{\"docker-manifest-digest\":\"sha256:%s\"},\"type\":\"%s\"},\"optional\":null}",
+			quoted, manifest_hex, COSIGN_TYPE);
 	if (key_sign(maker->key, text, strlen(text), &signature, &len, err) < 0 ||
 	    layout_document_put(l, SIGNATURE_COSIGN_TAG, text, &d, err) < 0)
 		return -1;

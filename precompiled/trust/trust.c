@@ -64,8 +64,7 @@ static int check_rights(const struct root *dir, const char *path, struct err *er
 	bool is_fixed = fstatvfs(fd, &fs) == 0 && (fs.f_flag & ST_RDONLY);
 	if (!is_fixed && (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH))))
 		return err_set(err, E_RIGHTS,
-			       "'%s' (owner %u, mode %04o) is writable by users other than root: chown 0, chmod"
-			       " go-w",
+			       "'%s' (owner %u, mode %04o) is writable by users other than root: chown 0, chmod go-w",
 			       name, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
 	return 0;
 }
@@ -370,10 +369,10 @@ static int add_to_policy(const struct root *dir, const char *prefix, const char 
 	}
 	json_t *keys = json_object_get(entry, "keys");
 	if (entry && !keys)
-		return err_set(err, E_CONFIG,
-			       "'%s/%s': the entry for '%s' has no list of keys, so it accepts all: write the"
-			       " list first",
-			       dir->name, POLICY, prefix);
+		return err_set(
+			err, E_CONFIG,
+			"'%s/%s': the entry for '%s' has no list of keys, so it accepts all: write the list first",
+			dir->name, POLICY, prefix);
 	if (names_key(keys, name, id, &at))
 		return 0;
 	if (entry)

@@ -33,9 +33,9 @@ static int attribute_refused(const struct root *root, const char *path, struct e
 	file_fail("write to", full, err);
 	return !is_read_only ?
 		       -1 :
-		       err_next(err, "in a container: share the machine's process ids (hostPID: true, --pid=host), or "
-				     "mount the "
-				     "machine's /sys at /sys; on the machine itself: `mount -o remount,rw /sys`");
+		       err_next(err,
+				"in a container: share the machine's process ids (hostPID: true, --pid=host), or "
+				"mount the machine's /sys at /sys; on the machine itself: `mount -o remount,rw /sys`");
 }
 
 int attribute_check(const struct root *host, const struct root *kern, const char *path, struct err *err)

@@ -150,8 +150,8 @@ static const struct {
 	const char *key, *why;
 } refused[] = {
 	{ "exec", "starts a program for credentials, which kmodsmith does not; use a token or a client certificate" },
-	{ "auth-provider", "starts a program for credentials, which kmodsmith does not; use a token or a client "
-			   "certificate" },
+	{ "auth-provider",
+	  "starts a program for credentials, which kmodsmith does not; use a token or a client certificate" },
 	{ "username", "is a password, which no API server takes; use a token or a client certificate" },
 	{ "as", "is impersonation, which kmodsmith does not do" },
 	{ "tls-server-name", "is not supported: the certificate must have the server's own name" },

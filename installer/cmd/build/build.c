@@ -537,24 +537,15 @@ static int run_build(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_build = {
 	.name = "build",
 	.help = "compile a driver for a kernel into a package",
-	.about =
-		"Needs no GPU, no root and no network. The same source, headers and compiler give the same bytes. "
-		"Headers\n"
-		"that are neither in --headers nor on this machine are fetched from --from or --bundle (see `kmodsmith "
-		"pack\n"
-		"headers`); if no local compiler matches the kernel's, so is the root of a builder image (see "
-		"`kmodsmith "
-		"pack\n"
-		"builder`).\n\n"
-		"  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
-		"      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
-		"With --matrix, drivers and kernels come from a file, and a package that the output or --from already "
-		"has "
-		"from\n"
-		"the same inputs is not built again. Exit status 1 if a pair failed, 0 if all were built, present, "
-		"skipped "
-		"or\n"
-		"known not to work.\n",
+	.about = "Needs no GPU, no root and no network. The same source, headers and compiler give the same\n"
+		 "bytes. Headers that are neither in --headers nor on this machine are fetched from --from or\n"
+		 "--bundle (see `kmodsmith pack headers`); if no local compiler matches the kernel's, so is the\n"
+		 "root of a builder image (see `kmodsmith pack builder`).\n\n"
+		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
+		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
+		 "With --matrix, drivers and kernels come from a file, and a package that the output or --from\n"
+		 "already has from the same inputs is not built again. Exit status 1 if a pair failed, 0 if all\n"
+		 "were built, present, skipped or known not to work.\n",
 	.opts = { source_opts, module_key_opts, distribution_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),
 	.run = run_build,

@@ -121,9 +121,8 @@ const struct cmd cmd_logs = {
 	.args = "[NAME]",
 	.args_max = 1,
 	.help = "what the compiler said in a compile on this machine",
-	.about = "Prints the newest log of a compile; NAME chooses by a part of its name: a driver version, a kernel. "
-		 "With "
-		 "--json\nit lists them.\n\n"
+	.about = "Prints the newest log of a compile; NAME chooses by a part of its name: a driver version, a\n"
+		 "kernel. With --json it lists them.\n\n"
 		 "  kmodsmith logs\n"
 		 "  kmodsmith logs 6.1.0-56-cloud-amd64 | grep -m 1 error:\n",
 	.opts = { opts, common_opts },

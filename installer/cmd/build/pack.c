@@ -214,11 +214,9 @@ const struct cmd cmd_pack_headers = {
 	.args_min = 1,
 	.args_max = 16,
 	.help = "pack a kernel's header packages for nodes that compile and have none",
-	.about = "FILEs are all header packages of one kernel: .deb, .rpm or .tar.*. A node or a `build` without "
-		 "headers on "
-		 "the\n"
-		 "host takes these from its store, a repository (--from) or a bundle (--bundle), signed like "
-		 "packages.\n\n"
+	.about = "FILEs are all header packages of one kernel: .deb, .rpm or .tar.*. A node or a `build` without\n"
+		 "headers on the host takes these from its store, a repository (--from) or a bundle (--bundle),\n"
+		 "signed like packages.\n\n"
 		 "  kmodsmith pack headers linux-headers-A.deb,linux-headers-B.deb,linux-kbuild.deb \\\n"
 		 "      --kernel 6.1.0-56-cloud-amd64 --output oci:DIR\n",
 	.opts = { headers_opts, common_opts },
@@ -232,22 +230,18 @@ const struct cmd cmd_pack_payload = {
 	.args_min = 1,
 	.args_max = 64,
 	.help = "pack the libraries, firmware and programs of a driver version",
-	.about =
-		"FILEs are all packages of one driver version: .deb, .rpm, .tar.* or NVIDIA's .run, which is read but "
-		"never\n"
-		"executed. Files are placed where consumers look for them: libraries with their SONAME links, programs "
-		"in\n"
-		"usr/bin, firmware, sources in usr/src/nvidia-VERSION, etc/ld.so.cache. A file of another version is "
-		"refused,\n"
-		"and so is a file that differs between two FILEs.\n\n"
-		"`kmodsmith fetch --payload` and `bundle create --payload-too` copy the result, signed like packages;\n"
-		"`kmodsmith install --export` uses it. An image can contain it as a directory (dir:DIR) for `--payload "
-		"DIR`:\n"
-		"DIR/root and DIR/payload.json, created completely or not at all.\n\n"
-		"  kmodsmith pack payload libcuda1.deb,libnvidia-ml1.deb,firmware-nvidia-gsp.deb \\\n"
-		"      --driver 535.261.03 --output oci:DIR\n"
-		"  kmodsmith pack payload NVIDIA-Linux-x86_64-535.261.03.run --driver 535.261.03 --base root.tar \\\n"
-		"      --output dir:DIR\n",
+	.about = "FILEs are all packages of one driver version: .deb, .rpm, .tar.* or NVIDIA's .run, which is read\n"
+		 "but never executed. Files are placed where consumers look for them: libraries with their SONAME\n"
+		 "links, programs in usr/bin, firmware, sources in usr/src/nvidia-VERSION, etc/ld.so.cache. A file\n"
+		 "of another version is refused, and so is a file that differs between two FILEs.\n\n"
+		 "`kmodsmith fetch --payload` and `bundle create --payload-too` copy the result, signed like\n"
+		 "packages; `kmodsmith install --export` uses it. An image can contain it as a directory (dir:DIR)\n"
+		 "for `--payload DIR`:\n"
+		 "DIR/root and DIR/payload.json, created completely or not at all.\n\n"
+		 "  kmodsmith pack payload libcuda1.deb,libnvidia-ml1.deb,firmware-nvidia-gsp.deb \\\n"
+		 "      --driver 535.261.03 --output oci:DIR\n"
+		 "  kmodsmith pack payload NVIDIA-Linux-x86_64-535.261.03.run --driver 535.261.03 --base root.tar \\\n"
+		 "      --output dir:DIR\n",
 	.opts = { payload_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_pack_payload,

@@ -151,23 +151,15 @@ const struct cmd cmd_pack_builder = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "pack the root of an image with compilers for nodes that compile and have none",
-	.about = "ROOT.tar is the root file system of an image with gcc or clang, make, binutils, patch, and the "
-		 "programs "
-		 "that\n"
-		 "Kbuild and NVIDIA's conftest call (awk, sed, grep, ...), as written by `podman export`. A node or a "
-		 "`build`\n"
-		 "without a matching compiler takes this one from its store, a repository (--from) or a bundle "
-		 "(--bundle),\n"
-		 "signed like packages, and compiles on top of it in the same sandbox. A newer one in the sources "
-		 "replaces the\n"
-		 "stored one; while no source can be reached, the stored one is used; one packed into this machine's "
-		 "store "
-		 "takes\n"
-		 "precedence. If there is none, one that --builder names by digest is taken, as driver images do. With "
-		 "--compiler\n"
-		 "a repository can offer small roots, one for each compiler that kernels were built with. The bytes of "
-		 "packages\n"
-		 "do not depend on where the compiler came from.\n\n"
+	.about = "ROOT.tar is the root file system of an image with gcc or clang, make, binutils, patch, and the\n"
+		 "programs that Kbuild and NVIDIA's conftest call (awk, sed, grep, ...), as written by `podman\n"
+		 "export`. A node or a `build` without a matching compiler takes this one from its store, a\n"
+		 "repository (--from) or a bundle (--bundle), signed like packages, and compiles on top of it in\n"
+		 "the same sandbox. A newer one in the sources replaces the stored one; while no source can be\n"
+		 "reached, the stored one is used; one packed into this machine's store takes precedence. If there\n"
+		 "is none, one that --builder names by digest is taken, as driver images do. With --compiler a\n"
+		 "repository can offer small roots, one for each compiler that kernels were built with. The bytes\n"
+		 "of packages do not depend on where the compiler came from.\n\n"
 		 "  kmodsmith pack builder root.tar --output oci:DIR\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),

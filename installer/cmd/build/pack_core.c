@@ -168,18 +168,13 @@ static int run_pack_core(void *values, char **args, size_t count, struct err *er
 const struct cmd cmd_pack_core = {
 	.name = "pack core",
 	.help = "compile the core of NVIDIA's open release once, for all that compile its modules",
-	.about =
-		"--source is the open release as published, with src/. Its core is the greater part of a compile, "
-		"and the same\n"
-		"for every kernel: a node or a `build` takes it from its cache, its store, a repository (--from) or a "
-		"bundle\n"
-		"(--bundle), signed like packages, where release, compiler and architecture are the same, and compiles "
-		"it\n"
-		"where nobody has it. The headers of --kernel only say which compiler: run it once for each compiler "
-		"that the\n"
-		"kernels were built with.\n\n"
-		"  kmodsmith pack core --source open-gpu-kernel-modules-595.45.04.tar.gz \\\n"
-		"      --kernel 6.1.0-56-cloud-amd64 --output oci:DIR\n",
+	.about = "--source is the open release as published, with src/. Its core is the greater part of a compile,\n"
+		 "and the same for every kernel: a node or a `build` takes it from its cache, its store, a\n"
+		 "repository (--from) or a bundle (--bundle), signed like packages, where release, compiler and\n"
+		 "architecture are the same, and compiles it where nobody has it. The headers of --kernel only say\n"
+		 "which compiler: run it once for each compiler that the kernels were built with.\n\n"
+		 "  kmodsmith pack core --source open-gpu-kernel-modules-595.45.04.tar.gz \\\n"
+		 "      --kernel 6.1.0-56-cloud-amd64 --output oci:DIR\n",
 	.opts = { source_opts, distribution_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_pack_core,

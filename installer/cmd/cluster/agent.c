@@ -387,14 +387,16 @@ static int run_agent(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_agent = {
 	.name = "agent",
 	.help = "carry out on this node what a rollout orders: stage, replace, validate, restore",
-	.about = "Watches its own Node and carries out the order in the annotation kmodsmith.io/go, if it is newer "
-		 "than all\nbefore it; reports on the Node the result, the loaded driver and the staged ones. The work "
-		 "is done by\n`kmodsmith install` and `status` as child processes. A driver is never unloaded without "
-		 "an order for a staged\none, nor while it is in use. A change that was begun is finished or undone, "
-		 "even if the agent died meanwhile\nor the API cannot be reached; after a boot the last good driver is "
-		 "loaded again.\nWith `mode: self` in the policy the agent of a single node gives itself these orders, "
-		 "and needs no coordinator.\nThe policy is the document of `kmodsmith rollout check-policy`; options "
-		 "say where drivers come from.\n\n"
+	.about = "Watches its own Node and carries out the order in the annotation kmodsmith.io/go, if it is newer\n"
+		 "than all before it; reports on the Node the result, the loaded driver and the staged ones. The\n"
+		 "work is done by `kmodsmith install` and `status` as child processes. A driver is never unloaded\n"
+		 "without an order for a staged one, nor while it is in use. A change that was begun is finished or\n"
+		 "undone, even if the agent died meanwhile or the API cannot be reached; after a boot the last good\n"
+		 "driver is loaded again.\n"
+		 "With `mode: self` in the policy the agent of a single node gives itself these orders, and needs\n"
+		 "no coordinator.\n"
+		 "The policy is the document of `kmodsmith rollout check-policy`; options say where drivers come\n"
+		 "from.\n\n"
 		 "  kmodsmith agent --policy /policy/policy.json --from docker://registry.example/drivers\n",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, origin_opts, remote_opts,
 		  common_opts },

@@ -258,13 +258,12 @@ static int run_coordinator(void *values, char **args, size_t count, struct err *
 const struct cmd cmd_coordinator = {
 	.name = "coordinator",
 	.help = "the controller of rollouts: one of several leads",
-	.about = "Moves the nodes of a cluster to the driver that the policy names, a few at a time: staged first, "
-		 "then cordoned and\n"
-		 "drained, replaced and validated by the node's agent, uncordoned; undone where it fails. The policy "
-		 "is the ConfigMap\nkmodsmith-policy, key policy.json or policy.yaml; the progress is in the ConfigMap "
-		 "kmodsmith-rollout, the labels\nand annotations of the nodes, and Events. Any number may run; the "
-		 "holder of the Lease kmodsmith-coordinator leads.\nA process that loses the Lease ends with status 1. "
-		 "See also kmodsmith-rollout-status(8).\n\n"
+	.about = "Moves the nodes of a cluster to the driver that the policy names, a few at a time: staged first,\n"
+		 "then cordoned and drained, replaced and validated by the node's agent, uncordoned; undone where\n"
+		 "it fails. The policy is the ConfigMap kmodsmith-policy, key policy.json or policy.yaml; the\n"
+		 "progress is in the ConfigMap kmodsmith-rollout, the labels and annotations of the nodes, and\n"
+		 "Events. Any number may run; the holder of the Lease kmodsmith-coordinator leads.\n"
+		 "A process that loses the Lease ends with status 1. See also kmodsmith-rollout-status(8).\n\n"
 		 "  kmodsmith coordinator --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { opts, cluster_opts, common_opts },
 	.values_size = sizeof(struct values),

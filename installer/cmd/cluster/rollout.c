@@ -139,9 +139,10 @@ static const struct opt check_opts[] = {
 const struct cmd cmd_rollout_plan = {
 	.name = "rollout plan",
 	.help = "show from files what the coordinator of a rollout would do now",
-	.about = "Reads a policy and the output of `kubectl get nodes -o json`, and shows for each node its state, the "
-		 "next step,\nthe reason, the deadline, and whether it would get a slot; for each pool the limits and "
-		 "whether it is halted.\nNo cluster is asked and nothing is changed. Pods are not considered. See also "
+	.about = "Reads a policy and the output of `kubectl get nodes -o json`, and shows for each node its state,\n"
+		 "the next step, the reason, the deadline, and whether it would get a slot; for each pool the\n"
+		 "limits and whether it is halted.\n"
+		 "No cluster is asked and nothing is changed. Pods are not considered. See also\n"
 		 "kmodsmith-rollout-check-policy(8).\n\n"
 		 "  kubectl get nodes -o json | kmodsmith rollout plan --policy policy.json --nodes -\n",
 	.opts = { plan_opts, common_opts },
@@ -155,7 +156,7 @@ const struct cmd cmd_rollout_check_policy = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "validate a policy before it is applied",
-	.about = "The policy is JSON or YAML; every error names the line or the field. With --json the result has the "
+	.about = "The policy is JSON or YAML; every error names the line or the field. With --json the result has the\n"
 		 "deadlines in seconds, defaults included.\n\n"
 		 "  kmodsmith rollout check-policy policy.yaml --nodes nodes.json\n",
 	.opts = { check_opts, common_opts },

@@ -368,17 +368,15 @@ static int run_rollout_why(void *values, char **args, size_t count, struct err *
 const struct cmd cmd_rollout_status = {
 	.name = "rollout status",
 	.help = "show the rollout: each pool, and each node with its state, its reason and the next step",
-	.about =
-		"Reads the policy, the recorded status, the ledger of slots and all nodes from the cluster, and "
-		"decides as the\ncoordinator does. Pods are not considered. Nothing is changed.\n\n"
-		"With --watch it goes on until all nodes are done, for people (a screen that is drawn anew) and for "
-		"pipelines (a line\nwhen a pool changes; with --json one document at the end). Its exit status is 0 "
-		"when "
-		"all nodes are done; a rollout\nthat is halted or aborted is E_ROLLOUT_HALTED, one that is not done at "
-		"--timeout E_ROLLOUT_PENDING, and a policy that the\ncoordinator refuses its error.\n\n"
-		"  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n"
-		"  kmodsmith rollout status --state failed,rolledback\n"
-		"  kmodsmith rollout status --watch --pool training --timeout 7200\n",
+	.about = "Reads the policy, the recorded status, the ledger of slots and all nodes from the cluster, and\n"
+		 "decides as the coordinator does. Pods are not considered. Nothing is changed.\n\n"
+		 "With --watch it goes on until all nodes are done, for people (a screen that is drawn anew) and for\n"
+		 "pipelines (a line when a pool changes; with --json one document at the end). Its exit status is 0\n"
+		 "when all nodes are done; a rollout that is halted or aborted is E_ROLLOUT_HALTED, one that is not\n"
+		 "done at --timeout E_ROLLOUT_PENDING, and a policy that the coordinator refuses its error.\n\n"
+		 "  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n"
+		 "  kmodsmith rollout status --state failed,rolledback\n"
+		 "  kmodsmith rollout status --watch --pool training --timeout 7200\n",
 	.opts = { status_opts, cluster_opts, common_opts },
 	.values_size = sizeof(struct status_values),
 	.run = run_rollout_status,
@@ -391,9 +389,9 @@ const struct cmd cmd_rollout_why = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "explain the state of a node: every rule of its state, and every condition for a slot",
-	.about = "Shows the rules that the coordinator evaluates, and since when the node is in its state, what "
-		 "happens at the deadline,\nhow many drains there were, and why the last one ended. If a node is being "
-		 "drained and no blocker is recorded yet,\nits pods are listed. If its agent says nothing, the "
+	.about = "Shows the rules that the coordinator evaluates, and since when the node is in its state, what\n"
+		 "happens at the deadline, how many drains there were, and why the last one ended. If a node is\n"
+		 "being drained and no blocker is recorded yet, its pods are listed. If its agent says nothing, the\n"
 		 "reason names the agent's pod and what that waits for.\n\n"
 		 "  kmodsmith rollout why gpu-17 --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { cluster_opts, common_opts },

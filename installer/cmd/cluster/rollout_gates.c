@@ -384,8 +384,8 @@ static void offer_retry(const void *values, const char *option, size_t argument,
 const struct cmd cmd_rollout_pause = {
 	.name = "rollout pause",
 	.help = "begin no further nodes, in all pools",
-	.about = "Nodes in progress are finished. `kmodsmith rollout resume` ends the pause. The chart does this, with "
-		 "--wait, before\nit is uninstalled, so that no node stays cordoned.\n\n"
+	.about = "Nodes in progress are finished. `kmodsmith rollout resume` ends the pause. The chart does this,\n"
+		 "with --wait, before it is uninstalled, so that no node stays cordoned.\n\n"
 		 "  kmodsmith rollout pause --kubeconfig admin.conf --namespace kmodsmith\n"
 		 "  kmodsmith rollout pause --wait --timeout 3600\n",
 	.opts = { pause_opts, cluster_opts, common_opts },

@@ -75,9 +75,9 @@ static int run_rollout_nodes(void *values, char **args, size_t count, struct err
 const struct cmd cmd_rollout_nodes = {
 	.name = "rollout nodes",
 	.help = "write what the commands with --nodes read of the cluster's nodes",
-	.about = "The same objects as `kubectl get nodes -o json`, with labels, kernels and what rollouts write on "
-		 "nodes, and "
-		 "nothing else.\nNeeds the right to list nodes. That no node matches is an error.\n\n"
+	.about = "The same objects as `kubectl get nodes -o json`, with labels, kernels and what rollouts write on\n"
+		 "nodes, and nothing else.\n"
+		 "Needs the right to list nodes. That no node matches is an error.\n\n"
 		 "  kmodsmith rollout nodes --selector nvidia.com/gpu.present=true --output nodes.json\n"
 		 "  kmodsmith build --matrix matrix.json --nodes nodes.json --output oci:packages\n"
 		 "  kmodsmith rollout plan --policy policy.yaml --nodes nodes.json\n",

@@ -31,9 +31,8 @@ const struct cmd cmd_completion = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "print what makes a shell complete commands, options and values",
-	.about = "The packages and `make install` have put it where the shells look. A program that was only copied "
-		 "needs a line "
-		 "in the\nfile that the shell reads at its start:\n\n"
+	.about = "The packages and `make install` have put it where the shells look. A program that was only copied\n"
+		 "needs a line in the file that the shell reads at its start:\n\n"
 		 "  source <(kmodsmith completion bash)     # ~/.bashrc\n"
 		 "  source <(kmodsmith completion zsh)      # ~/.zshrc, below compinit\n"
 		 "  kmodsmith completion fish | source      # ~/.config/fish/config.fish\n",

@@ -109,10 +109,9 @@ static int run_config_show(void *values, char **args, size_t count, struct err *
 const struct cmd cmd_config_show = {
 	.name = "config show",
 	.help = "show what the configuration file and the environment set, and where",
-	.about = "One line per key: its value, and the line of the file or the variable that it is from. Of a key that "
-		 "gives way to\n"
-		 "another one it says which; if that depends on the command, it has two lines. Values that may hold a "
-		 "password are not shown.\n\n"
+	.about = "One line per key: its value, and the line of the file or the variable that it is from. Of a key\n"
+		 "that gives way to another one it says which; if that depends on the command, it has two\n"
+		 "lines. Values that may hold a password are not shown.\n\n"
 		 "  kmodsmith config show\n"
 		 "  kmodsmith config show --all --json\n",
 	.opts = { opts, common_opts },

@@ -145,11 +145,10 @@ const struct cmd cmd_explain = {
 	.args = "[CODE|xid N]",
 	.args_max = 2,
 	.help = "what an error code or an Xid means and what to do",
-	.about = "Every refusal of kmodsmith has a code such as E_ABI. This command tells what the code means, what to "
-		 "do\n"
-		 "next, and the usual causes, each with a command. Without CODE it lists all codes. It also tells what "
-		 "an Xid in\n"
-		 "the kernel log means, the number of an error of a GPU (`NVRM: Xid (PCI:0000:3b:00): 79, ...`).\n\n"
+	.about = "Every refusal of kmodsmith has a code such as E_ABI. This command tells what the code means, what\n"
+		 "to do next, and the usual causes, each with a command. Without CODE it lists all codes. It also\n"
+		 "tells what an Xid in the kernel log means, the number of an error of a GPU (`NVRM: Xid\n"
+		 "(PCI:0000:3b:00): 79, ...`).\n\n"
 		 "  kmodsmith explain E_IN_USE\n"
 		 "  kmodsmith explain xid 79\n",
 	.opts = { common_opts },

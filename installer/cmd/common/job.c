@@ -21,8 +21,7 @@
 const struct opt source_opts[] = {
 	OPT("source", 's', "PATH|URL", "KMODSMITH_SOURCE", OPT_STR, source,
 	    "driver source: NVIDIA's directory, a .run file, a checkout or tar of its open source release, Debian's "
-	    ".deb "
-	    "or .tar.xz, or a dkms package; or its URL (http, https, file), with its digest"),
+	    ".deb or .tar.xz, or a dkms package; or its URL (http, https, file), with its digest"),
 	OPT("source-sha256", 0, "HEX", "KMODSMITH_SOURCE_SHA256", OPT_STR, source_sha256,
 	    "digest that the source must have; a URL needs one"),
 	OPT("flavour", 'f', "auto|open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, flavour,
@@ -34,8 +33,7 @@ const struct opt source_opts[] = {
 	    "signature is needed"),
 	OPT("modules", 'm', "NAME,...", "KMODSMITH_MODULES", OPT_LIST, modules,
 	    "module set: nvidia,uvm,modeset,drm,peermem; each of them must load. Default: nvidia,uvm, and modeset, "
-	    "which "
-	    "may fail"),
+	    "which may fail"),
 	OPT("patches", 0, "DIR", "KMODSMITH_PATCHES", OPT_STR, patches,
 	    "more source patches, see kmodsmith-patches(7)"),
 	OPT("jobs", 'j', "N", "MAX_THREADS", OPT_UINT, jobs,
@@ -62,8 +60,7 @@ const struct opt module_key_opts[] = {
 const struct opt distribution_opts[] = {
 	OPT("host-repositories", 0, "on|off", "KMODSMITH_HOST_REPOSITORIES", OPT_STR, host_repositories,
 	    "kernel headers that are nowhere else: fetched by the host's own apt, dnf or zypper from the repositories "
-	    "that "
-	    "it is configured for, without installing anything; default on, off with --offline"),
+	    "that it is configured for, without installing anything; default on, off with --offline"),
 	OPT("headers-archive", 0, "DIR", "KMODSMITH_HEADERS_ARCHIVE", OPT_STR, headers_archive,
 	    "*.list, *.sources or *.repo files of archives of superseded kernels, asked after the host's repositories"),
 	{ .help = "Kernel headers" },
@@ -72,8 +69,7 @@ const struct opt distribution_opts[] = {
 const struct opt job_opts[] = {
 	OPT("driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, driver,
 	    "driver version; `install` and `plan` also take a branch, such as 535, or latest: the newest that the "
-	    "store or "
-	    "--from has for this kernel; default: that of --package or --source"),
+	    "store or --from has for this kernel; default: that of --package or --source"),
 	OPT("digest", 0, "sha256:HEX", NULL, OPT_STR, digest, "exactly this package, and no other of the same driver"),
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),

@@ -113,9 +113,8 @@ const struct cmd cmd_net_check = {
 	.args = "[NAME...]",
 	.args_max = SIZE_MAX,
 	.help = "can each source be reached, and which layer fails",
-	.about = "Asks every source, side by side, and prints the proxy used, the address reached, the authority of "
-		 "its\n"
-		 "certificate, its status, and the layer that fails: dns, proxy, tcp, tls, http, auth or content.\n"
+	.about = "Asks every source, side by side, and prints the proxy used, the address reached, the authority of\n"
+		 "its certificate, its status, and the layer that fails: dns, proxy, tcp, tls, http, auth or content.\n"
 		 "Exit status 0: all are well; 1: at least one is not.\n\n"
 		 "  kmodsmith net check docker://registry.example/drivers\n",
 	.opts = { opts, remote_opts, common_opts },

@@ -684,18 +684,19 @@ static void write_manager_termlog(const void *values, const struct err *err)
 const struct cmd cmd_driver_manager_uninstall = {
 	.name = "driver-manager uninstall",
 	.help = "make room for the next driver: `driver-manager uninstall_driver` in the operator's driver pods",
-	.about = "The init container of the GPU Operator's driver pods. Reads the environment of the container that "
-		 "will load the\ndriver from the pod. If the kernel already has what that container would load, "
-		 "nothing is unloaded and no pod is\nevicted, whatever else has changed in the configuration. "
-		 "Otherwise the next driver is fetched or compiled and proven\nfirst; if that fails, the driver and "
-		 "every pod stay as they are. Then the operator's operands are paused by their\nlabels, GPU pods are "
-		 "evicted where that is allowed, the driver is unloaded and its root removed, and labels and "
-		 "cordon\nare restored; a cordon that is not ours stays. A failure restores them, too, and the next "
-		 "run completes a run that was\nkilled. A failure is an exit status other than 0, with the error in "
-		 "/dev/termination-log.\n\nA driver that the host has installed itself is left alone: the Node gets "
-		 "the label\nnvidia.com/gpu.deploy.driver=pre-installed, as from NVIDIA's manager. GPUs bound to "
-		 "vfio-pci are refused (E_BOUND) and\nnot unbound, and the driver's container waits for the network "
-		 "driver of GPUDirect RDMA.\n\n"
+	.about = "The init container of the GPU Operator's driver pods. Reads the environment of the container that\n"
+		 "will load the driver from the pod. If the kernel already has what that container would load,\n"
+		 "nothing is unloaded and no pod is evicted, whatever else has changed in the\n"
+		 "configuration. Otherwise the next driver is fetched or compiled and proven first; if that fails,\n"
+		 "the driver and every pod stay as they are. Then the operator's operands are paused by their\n"
+		 "labels, GPU pods are evicted where that is allowed, the driver is unloaded and its root removed,\n"
+		 "and labels and cordon are restored; a cordon that is not ours stays. A failure restores them,\n"
+		 "too, and the next run completes a run that was killed. A failure is an exit status other than 0,\n"
+		 "with the error in /dev/termination-log.\n\n"
+		 "A driver that the host has installed itself is left alone: the Node gets the label\n"
+		 "nvidia.com/gpu.deploy.driver=pre-installed, as from NVIDIA's manager. GPUs bound to vfio-pci are\n"
+		 "refused (E_BOUND) and not unbound, and the driver's container waits for the network driver of\n"
+		 "GPUDirect RDMA.\n\n"
 		 "  kmodsmith driver-manager uninstall\n",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },
@@ -708,8 +709,8 @@ const struct cmd cmd_driver_manager_preflight = {
 	.name = "driver-manager preflight",
 	.help = "check that the driver that the pod would load is available and fits, as `driver-manager "
 		"preflight_check`",
-	.about = "Fetches or compiles what the driver's container of this pod would load, and proves it. Touches "
-		 "nothing that is in\nuse, on the node or in the cluster.\n\n"
+	.about = "Fetches or compiles what the driver's container of this pod would load, and proves it. Touches\n"
+		 "nothing that is in use, on the node or in the cluster.\n\n"
 		 "  kmodsmith driver-manager preflight\n",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },
@@ -723,15 +724,13 @@ const struct cmd cmd_driver_manager_hold = {
 	.args = "[leaving|starting]",
 	.args_max = 1,
 	.help = "keep the operator's upgrade controller from this node until the next driver is proven",
-	.about =
-		"One look, which the driver's container takes again and again. The label "
-		"nvidia.com/gpu-driver-upgrade.skip=true stands\non the Node, unless somebody else has set one. If the "
-		"controller wants to upgrade the node, what the next pod would\nload is fetched or compiled and "
-		"proven, "
-		"and the label is removed for that one target; see kmodsmith-operator(7). Exit\nstatus 1: a target is "
-		"held, or nothing is known. leaving: the container ends, and the label stays only for a successor;\n"
-		"starting: there is no container yet, and nothing is held that was not held before.\n\n"
-		"  kmodsmith driver-manager hold\n",
+	.about = "One look, which the driver's container takes again and again. The label\n"
+		 "nvidia.com/gpu-driver-upgrade.skip=true stands on the Node, unless somebody else has set one. If\n"
+		 "the controller wants to upgrade the node, what the next pod would load is fetched or compiled and\n"
+		 "proven, and the label is removed for that one target; see kmodsmith-operator(7). Exit status 1: a\n"
+		 "target is held, or nothing is known. leaving: the container ends, and the label stays only for a\n"
+		 "successor; starting: there is no container yet, and nothing is held that was not held before.\n\n"
+		 "  kmodsmith driver-manager hold\n",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),

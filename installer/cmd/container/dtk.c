@@ -537,11 +537,12 @@ const struct cmd cmd_dtk_run = {
 	.args = "[-- INIT-OPTION...]",
 	.args_max = 64,
 	.help = "`init`, with compiles handed over to the toolkit's container",
-	.about = "Plans what `init` with the same options would do. Only if that includes a compile, it puts a "
-		 "request, the source and\nthis program into the directory that both containers share. The package "
-		 "that comes back is proven against the running\nkernel and kept in the node's store; then `init` "
-		 "continues from there. If the toolkit fails or shows no sign of life,\none line says so, and `init` "
-		 "continues without it.\n\nPods call this `ocp_dtk_entrypoint nv-ctr-run-with-dtk`.\n\n"
+	.about = "Plans what `init` with the same options would do. Only if that includes a compile, it puts a\n"
+		 "request, the source and this program into the directory that both containers share. The package\n"
+		 "that comes back is proven against the running kernel and kept in the node's store; then `init`\n"
+		 "continues from there. If the toolkit fails or shows no sign of life, one line says so, and `init`\n"
+		 "continues without it.\n\n"
+		 "Pods call this `ocp_dtk_entrypoint nv-ctr-run-with-dtk`.\n\n"
 		 "  kmodsmith dtk run -- --driver 535.261.03\n",
 	.opts = { shared_opts, run_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),
@@ -551,9 +552,10 @@ const struct cmd cmd_dtk_run = {
 const struct cmd cmd_dtk_build = {
 	.name = "dtk build",
 	.help = "the toolkit's side: compile what is requested, until a signal",
-	.about = "Waits for a request in the shared directory, compiles it with the compiler and the headers of this "
-		 "container, and\nleaves the package or the reason why there is none. Then waits for the next "
-		 "request.\n\nPods call this `ocp_dtk_entrypoint dtk-build-driver`.\n\n"
+	.about = "Waits for a request in the shared directory, compiles it with the compiler and the headers of\n"
+		 "this container, and leaves the package or the reason why there is none. Then waits for the next\n"
+		 "request.\n\n"
+		 "Pods call this `ocp_dtk_entrypoint dtk-build-driver`.\n\n"
 		 "  kmodsmith dtk build\n",
 	.opts = { shared_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),

@@ -522,11 +522,11 @@ static void write_init_termlog(const void *values, const struct err *err)
 const struct cmd cmd_init = {
 	.name = "init",
 	.help = "install, then run until a signal; the entry point of a container",
-	.about = "Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
-		 "keeps them\nrunning until a signal. SIGTERM ends the process and leaves the driver and its daemons "
-		 "running: only\n`kmodsmith unload` removes them; see kmodsmith-daemons(7). `kmodsmith probe` answers "
-		 "a kubelet's probes. A failure\nends at once with the error's exit status, and leaves the error in "
-		 "/dev/termination-log.\n\n"
+	.about = "Does what `install` does, then starts the daemons that belong to the driver and this hardware,\n"
+		 "and keeps them running until a signal. SIGTERM ends the process and leaves the driver and its\n"
+		 "daemons running: only `kmodsmith unload` removes them; see kmodsmith-daemons(7). `kmodsmith\n"
+		 "probe` answers a kubelet's probes. A failure ends at once with the error's exit status, and\n"
+		 "leaves the error in /dev/termination-log.\n\n"
 		 "  kmodsmith init --driver 535.261.03 --from docker://registry.example/drivers\n",
 	.often = "driver,source,from,flavour,holders",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,

@@ -71,9 +71,9 @@ int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *re
 	if (!verb)
 		return -1;
 	if (!has_verb)
-		strv_add(ret_warnings, str_fmt("no verb is given, so it is %s: driver.args of a ClusterPolicy take its "
-					       "place",
-					       verb->name));
+		strv_add(ret_warnings,
+			 str_fmt("no verb is given, so it is %s: driver.args of a ClusterPolicy take its place",
+				 verb->name));
 	for (size_t i = 0; verb->words[i]; i++)
 		strv_add(ret, str_dup(verb->words[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)

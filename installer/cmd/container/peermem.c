@@ -110,12 +110,13 @@ static int run_peermem_probe(void *values, char **args, size_t count, struct err
 const struct cmd cmd_peermem_load = {
 	.name = "peermem load",
 	.help = "load nvidia-peermem beside a driver that is ready, and keep it loaded",
-	.about = "For GPUDirect RDMA: waits for the driver and the network driver, compares the module's symbols with "
-		 "those of\nthe loaded ib_core, loads it with the parameters of /drivers/nvidia-peermem.conf, and runs "
-		 "until a signal;\na module that vanishes is loaded again. It does not try what the kernel would "
-		 "refuse (E_ABI, E_SYMBOL), and\nevery wait has a deadline (E_PEERMEM). The GPUs are ready with or "
-		 "without it.\n\nA machine without a Mellanox PCI function (15b3) needs no module; the command then "
-		 "only waits for the signal.\n\n"
+	.about = "For GPUDirect RDMA: waits for the driver and the network driver, compares the module's symbols\n"
+		 "with those of the loaded ib_core, loads it with the parameters of /drivers/nvidia-peermem.conf,\n"
+		 "and runs until a signal; a module that vanishes is loaded again. It does not try what the kernel\n"
+		 "would refuse (E_ABI, E_SYMBOL), and every wait has a deadline (E_PEERMEM). The GPUs are ready\n"
+		 "with or without it.\n\n"
+		 "A machine without a Mellanox PCI function (15b3) needs no module; the command then only waits for\n"
+		 "the signal.\n\n"
 		 "  kmodsmith peermem load --timeout 600\n",
 	.opts = { load_opts, common_opts },
 	.values_size = sizeof(struct values),
@@ -125,8 +126,9 @@ const struct cmd cmd_peermem_load = {
 const struct cmd cmd_peermem_probe = {
 	.name = "peermem probe",
 	.help = "check whether nvidia-peermem is loaded or still has time to load; for a liveness probe",
-	.about = "Exit status 0: it is loaded, `peermem load` is within its deadline, or this machine needs none; 1: "
-		 "it is lost.\nReads two files and changes nothing.\n\n"
+	.about = "Exit status 0: it is loaded, `peermem load` is within its deadline, or this machine needs none;\n"
+		 "1: it is lost.\n"
+		 "Reads two files and changes nothing.\n\n"
 		 "  kmodsmith peermem probe\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),

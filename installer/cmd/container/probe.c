@@ -73,12 +73,15 @@ const struct cmd cmd_probe = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "answer a kubelet's probe: is it ready, is it alive",
-	.about = "readiness: the last run of this boot reported READY, what it measured still holds, and the agent of "
-		 "rollouts, where `init` has one, stays up.\nstartup: the "
-		 "same, and the latest `init` has completed its start.\nliveness: `init` serves, or makes progress; a "
-		 "compile that finishes no object for --stall seconds does not.\nWith --pulse-dir: the coordinator "
-		 "that writes its sign of life there is alive, whether or not it reaches the API server.\nStarts no "
-		 "program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line says why.\n\n"
+	.about = "readiness: the last run of this boot reported READY, what it measured still holds, and the agent\n"
+		 "of rollouts, where `init` has one, stays up.\n"
+		 "startup: the same, and the latest `init` has completed its start.\n"
+		 "liveness: `init` serves, or makes progress; a compile that finishes no object for --stall seconds\n"
+		 "does not.\n"
+		 "With --pulse-dir: the coordinator that writes its sign of life there is alive, whether or not it\n"
+		 "reaches the API server.\n"
+		 "Starts no program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line\n"
+		 "says why.\n\n"
 		 "  kmodsmith probe readiness\n"
 		 "  kmodsmith probe liveness --stall 600\n",
 	.opts = { opts, common_opts },

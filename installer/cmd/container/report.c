@@ -67,8 +67,7 @@ static int connect_api(const struct values *v, const struct root *kern, struct k
 		return 0;
 	if (r == 0)
 		err_set(err, E_USAGE,
-			"no Kubernetes API: this is no pod with a service account, and there is no "
-			"--kubeconfig FILE");
+			"no Kubernetes API: this is no pod with a service account, and there is no --kubeconfig FILE");
 	if (r <= 0)
 		return -1;
 	config.deadline_ms = ASK_MS;
@@ -236,10 +235,9 @@ const struct cmd cmd_report = {
 	.help = "conditions and start-up taint of this machine's Node",
 	.about = "Writes what the last run and the watcher found to the Node of this machine, when it changes:\n"
 		 "NvidiaDriverReady and NvidiaDriverNextKernel, as `kubectl describe node` and monitoring show them.\n"
-		 "Once the driver is ready the taint kmodsmith.io/driver-not-ready is removed, with which new nodes "
-		 "may be\n"
-		 "registered. `init` and `watch` start it where they know the Node and the Kubernetes API, or "
-		 "with\n--nfd-labels.\n\n"
+		 "Once the driver is ready the taint kmodsmith.io/driver-not-ready is removed, with which new nodes\n"
+		 "may be registered. `init` and `watch` start it where they know the Node and the Kubernetes API, or\n"
+		 "with --nfd-labels.\n\n"
 		 "  kmodsmith report --node n1 --kubeconfig FILE --once\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),

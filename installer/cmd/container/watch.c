@@ -323,12 +323,13 @@ static int run_watch(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_watch = {
 	.name = "watch",
 	.help = "prebuild for kernels that appear, and warn before the reboot",
-	.about = "Finds the other kernels of this machine, and puts a proven package for each of them into the store\n"
-		 "before the reboot: from the store, --from, or a compile at the lowest priority. The "
-		 "running driver is not touched.\n`kmodsmith status` and `doctor` show the result, as do "
-		 "/run/kmodsmith/kernels.json and\n/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit "
-		 "status 0: every kernel is ready; 1: one is not.\n\n  kmodsmith watch --once --driver 535.261.03 "
-		 "--source DRIVER.deb --gate\n",
+	.about = "Finds the other kernels of this machine, and puts a proven package for each of them into the\n"
+		 "store before the reboot: from the store, --from, or a compile at the lowest priority. The running\n"
+		 "driver is not touched.\n"
+		 "`kmodsmith status` and `doctor` show the result, as do /run/kmodsmith/kernels.json and\n"
+		 "/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit status 0: every kernel is\n"
+		 "ready; 1: one is not.\n\n"
+		 "  kmodsmith watch --once --driver 535.261.03 --source DRIVER.deb --gate\n",
 	.often = "driver,source,from",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, share_opts, origin_opts, remote_opts,
 		  common_opts },

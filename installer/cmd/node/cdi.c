@@ -69,13 +69,11 @@ static int run_cdi_generate(void *values, char **args, size_t count, struct err 
 const struct cmd cmd_cdi_generate = {
 	.name = "cdi generate",
 	.help = "write what a container runtime adds to a container that asks for a GPU",
-	.about = "A specification of the Container Device Interface: containerd, CRI-O and podman read it and need no "
+	.about = "A specification of the Container Device Interface: containerd, CRI-O and podman read it and need no\n"
 		 "toolkit.\n"
-		 "Names each GPU by its index, by its UUID where the driver knows it, and all of them by \"all\"; a "
-		 "partition (MIG)\n"
-		 "as INDEX-giG-ciC. Nothing is named that is not there. `kmodsmith init` keeps one in step with the "
-		 "driver by\n"
-		 "itself (--cdi), and beside it one of IMEX channels, where there are any.\n\n"
+		 "Names each GPU by its index, by its UUID where the driver knows it, and all of them by \"all\"; a\n"
+		 "partition (MIG) as INDEX-giG-ciC. Nothing is named that is not there. `kmodsmith init` keeps one in\n"
+		 "step with the driver by itself (--cdi), and beside it one of IMEX channels, where there are any.\n\n"
 		 "  kmodsmith cdi generate --output /var/run/cdi/kmodsmith.json\n"
 		 "  kmodsmith cdi generate --imex --output /var/run/cdi/kmodsmith-imex.json\n"
 		 "  podman run --rm --device nvidia.com/gpu=0 IMAGE nvidia-smi\n",

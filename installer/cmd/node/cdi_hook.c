@@ -76,10 +76,9 @@ const struct cmd cmd_cdi_hook_links = {
 	.args_min = 1,
 	.args_max = ARGS_MAX,
 	.help = "make the links that libraries are found by, in a container that is being created",
-	.about = "A container runtime calls this: the specification of `kmodsmith cdi generate` names it as a hook. "
-		 "Reads the\n"
-		 "state that the runtime writes on standard input, and makes each PATH a link to TARGET in the "
-		 "container's root.\n"
+	.about = "A container runtime calls this: the specification of `kmodsmith cdi generate` names it as a\n"
+		 "hook. Reads the state that the runtime writes on standard input, and makes each PATH a link to\n"
+		 "TARGET in the container's root.\n"
 		 "A file of the image's own stays. No link of the image leads out of that root.\n\n"
 		 "  kmodsmith cdi-hook links ../libcuda.so.1::/usr/lib/libcuda.so <state.json\n",
 	.opts = { common_opts },
@@ -102,12 +101,10 @@ const struct cmd cmd_cdi_hook_ldcache = {
 	.args = "DIR...",
 	.args_max = ARGS_MAX,
 	.help = "write etc/ld.so.cache with these directories, in a container that is being created",
-	.about = "A container runtime calls this, as `kmodsmith cdi-hook links`. Writes what ldconfig would write, and "
-		 "runs neither\n"
-		 "the container's ldconfig nor the host's. A container without glibc is left as it is. With --driver, "
-		 "CUDA's forward\n"
-		 "compatibility libraries of the image (/usr/local/cuda/compat) come first if they are of a later "
-		 "branch than the driver.\n\n"
+	.about = "A container runtime calls this, as `kmodsmith cdi-hook links`. Writes what ldconfig would write,\n"
+		 "and runs neither the container's ldconfig nor the host's. A container without glibc is left as it\n"
+		 "is. With --driver, CUDA's forward compatibility libraries of the image (/usr/local/cuda/compat)\n"
+		 "come first if they are of a later branch than the driver.\n\n"
 		 "  kmodsmith cdi-hook ldcache --driver 535.261.03 /usr/lib/x86_64-linux-gnu <state.json\n",
 	.opts = { ldcache_opts, common_opts },
 	.values_size = sizeof(struct values),

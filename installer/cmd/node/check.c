@@ -158,15 +158,11 @@ static int run_check(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_check = {
 	.name = "check",
 	.help = "can a kernel be served? ok, compatible, needs-build or impossible, and why",
-	.about =
-		"Needs no GPU, no root and, but for a --source that is a URL, no network. With --package it proves the "
-		"modules\n"
-		"against the kernel; with --source it looks for headers, compiler and known obstacles. Exit status: 0 "
-		"ok, 10 compatible (made for another "
-		"release, all\n"
-		"symbol CRCs equal, and --reuse allows it), 20 needs-build, 30 impossible; 1 and 2 are errors of the "
-		"check itself.\n\n"
-		"  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
+	.about = "Needs no GPU, no root and, but for a --source that is a URL, no network. With --package it proves\n"
+		 "the modules against the kernel; with --source it looks for headers, compiler and known\n"
+		 "obstacles. Exit status: 0 ok, 10 compatible (made for another release, all symbol CRCs equal, and\n"
+		 "--reuse allows it), 20 needs-build, 30 impossible; 1 and 2 are errors of the check itself.\n\n"
+		 "  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
 	.opts = { source_opts, opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_check,

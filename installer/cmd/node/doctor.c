@@ -84,8 +84,8 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_doctor = {
 	.name = "doctor",
 	.help = "check every precondition of an install: pass, warn or fail, and the next step",
-	.about = "Changes nothing. Exit status 1 when something would make every install fail; a warning matters only "
-		 "in the\ncase that it names.\n\n"
+	.about = "Changes nothing. Exit status 1 when something would make every install fail; a warning matters only\n"
+		 "in the case that it names.\n\n"
 		 "  kmodsmith doctor\n"
 		 "  kmodsmith doctor --driver 580.95.05\n"
 		 "  kmodsmith doctor --json | jq .failed\n",

@@ -144,7 +144,7 @@ static int run_unload(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_holders = {
 	.name = "holders",
 	.help = "show who uses the driver: processes, containers, pods and modules",
-	.about = "Checks the open files, mappings and mounts of every process, and the modules that depend on the "
+	.about = "Checks the open files, mappings and mounts of every process, and the modules that depend on the\n"
 		 "driver; with nvidia-drm also whether the kernel's console has its frame buffer.\n\n"
 		 "  kmodsmith holders\n",
 	.opts = { common_opts },
@@ -155,10 +155,10 @@ const struct cmd cmd_holders = {
 const struct cmd cmd_unload = {
 	.name = "unload",
 	.help = "unload the driver from the kernel",
-	.about = "While the driver is in use, refuses with E_IN_USE, names every holder and unloads "
-		 "nothing.\n--holders wait waits until they are gone; --holders stop asks each process once to end "
-		 "(SIGTERM), and also unloads\nidle modules that use the driver but do not belong to it.\n\nAn unload "
-		 "that the kernel does not return from ends with E_WEDGED: the node needs a reboot.\n\n"
+	.about = "While the driver is in use, refuses with E_IN_USE, names every holder and unloads nothing.\n"
+		 "--holders wait waits until they are gone; --holders stop asks each process once to end (SIGTERM),\n"
+		 "and also unloads idle modules that use the driver but do not belong to it.\n\n"
+		 "An unload that the kernel does not return from ends with E_WEDGED: the node needs a reboot.\n\n"
 		 "  kmodsmith unload\n"
 		 "  kmodsmith unload --holders wait --holders-timeout 600\n",
 	.opts = { unload_opts, common_opts },

@@ -183,8 +183,8 @@ const struct cmd cmd_plan = {
 	.args_max = 1,
 	.args_option = "driver",
 	.help = "show what install would do, and why",
-	.about = "Reads the machine and shows the steps that `install` would take. The driver is not changed; a source "
-		 "is\nunpacked below the state directory.\n\n"
+	.about = "Reads the machine and shows the steps that `install` would take. The driver is not changed; a\n"
+		 "source is unpacked below the state directory.\n\n"
 		 "  kmodsmith plan 535.261.03\n"
 		 "  kmodsmith plan --source NVIDIA-Linux-x86_64-535.261.03.run --json\n",
 	.often = "driver,source,from,package,flavour,headers,holders,export",
@@ -200,19 +200,20 @@ const struct cmd cmd_install = {
 	.args_max = 1,
 	.args_option = "driver",
 	.help = "install the driver on this machine, once",
-	.about =
-		"Finds or compiles the modules, proves that they fit the running kernel, loads them, makes the device "
-		"nodes\nand measures the result. Until the proof the running driver is not touched; a failure after "
-		"it is undone.\nWhen the requested modules are already loaded, nothing is unloaded or loaded.\n"
-		"At each boot kmodsmith.service installs what /etc/kmodsmith/kmodsmith.conf names: \"driver = "
-		"535.261.03\".\n\n"
-		"  kmodsmith install --source FILE             compile against the host's headers, or use a stored "
-		"package\n"
-		"  kmodsmith install 535.261.03                what `kmodsmith store ls` lists, also to go back to it\n"
-		"  kmodsmith install 535.261.03 --from docker://registry.example/drivers     signed packages of a "
-		"site\n"
-		"  kmodsmith install --source FILE --export /run/nvidia/driver               and user space for "
-		"containers\n",
+	.about = "Finds or compiles the modules, proves that they fit the running kernel, loads them, makes the\n"
+		 "device nodes and measures the result. Until the proof the running driver is not touched; a\n"
+		 "failure after it is undone.\n"
+		 "When the requested modules are already loaded, nothing is unloaded or loaded.\n"
+		 "At each boot kmodsmith.service installs what /etc/kmodsmith/kmodsmith.conf names: \"driver =\n"
+		 "535.261.03\".\n\n"
+		 "  kmodsmith install --source FILE             compile against the host's headers, or use a stored "
+		 "package\n"
+		 "  kmodsmith install 535.261.03                what `kmodsmith store ls` lists, also to go back to "
+		 "it\n"
+		 "  kmodsmith install 535.261.03 --from docker://registry.example/drivers     signed packages of a "
+		 "site\n"
+		 "  kmodsmith install --source FILE --export /run/nvidia/driver               and user space for "
+		 "containers\n",
 	.often = "driver,source,from,package,flavour,headers,holders,export",
 	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
 		  remote_opts, dry_run_opts, common_opts },
@@ -227,8 +228,8 @@ const struct cmd cmd_bundle_install = {
 	.args_max = 1,
 	.args_option = "bundle",
 	.help = "install the driver on this machine, from a bundle only",
-	.about = "The same as `kmodsmith install --bundle FILE`: it contacts no remote source and resolves no "
-		 "name.\n\n  kmodsmith bundle install site.tar --driver 535.261.03\n",
+	.about = "The same as `kmodsmith install --bundle FILE`: it contacts no remote source and resolves no name.\n\n"
+		 "  kmodsmith bundle install site.tar --driver 535.261.03\n",
 	.often = "driver,flavour,holders",
 	.opts = { dry_run_opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },

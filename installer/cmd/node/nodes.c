@@ -86,10 +86,11 @@ static int run_nodes(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_nodes = {
 	.name = "nodes",
 	.help = "create or verify the device nodes and their /dev/char links",
-	.about = "Makes every node that the loaded driver needs, with the modes and owners that the driver states. A "
-		 "second run\nchanges nothing. Exit status 1 when a node is missing or wrong and may not be "
-		 "changed.\nAlso updates the CDI specification where there is one: run this after a change of "
-		 "partitions (MIG).\n\n"
+	.about = "Makes every node that the loaded driver needs, with the modes and owners that the driver\n"
+		 "states. A second run changes nothing. Exit status 1 when a node is missing or wrong and may not\n"
+		 "be changed.\n"
+		 "Also updates the CDI specification where there is one: run this after a change of partitions\n"
+		 "(MIG).\n\n"
 		 "  kmodsmith nodes\n"
 		 "  kmodsmith nodes --dry-run\n",
 	.opts = { opts, common_opts },

@@ -293,11 +293,11 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_status = {
 	.name = "status",
 	.help = "show what is loaded and whether it works, post-condition by post-condition",
-	.about = "Measures and changes nothing; opens no GPU, unless it is told to. Exit status 0: ready, or no NVIDIA "
-		 "function here; 1: not ready.\nAlso "
-		 "shows the result of the last run on this node, from /run/kmodsmith/status.json, and the last good "
-		 "driver\nand earlier failures, from the journal; see kmodsmith-recovery(7). Last come the other "
-		 "kernels of this\nmachine, as `kmodsmith watch` found them.\n\n"
+	.about = "Measures and changes nothing; opens no GPU, unless it is told to. Exit status 0: ready, or no\n"
+		 "NVIDIA function here; 1: not ready.\n"
+		 "Also shows the result of the last run on this node, from /run/kmodsmith/status.json, and the last\n"
+		 "good driver and earlier failures, from the journal; see kmodsmith-recovery(7). Last come the\n"
+		 "other kernels of this machine, as `kmodsmith watch` found them.\n\n"
 		 "  kmodsmith status\n"
 		 "  kmodsmith status --json | jq .ready\n",
 	.opts = { opts, common_opts },

@@ -274,13 +274,11 @@ static int run_support(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_support = {
 	.name = "support",
 	.help = "write an archive with what somebody needs who helps with this node",
-	.about = "Facts, status, doctor, configuration, journal, kernel log lines of the driver, modprobe.d, "
-		 "packages and\n"
-		 "trusted keys; the Node and its Events where a Kubernetes API answers within five seconds. Passwords, "
-		 "tokens and\n"
-		 "keys are removed. Changes nothing; what cannot be read is in missing.txt. It lists each file before "
-		 "it writes\n"
-		 "them, less than 20 MiB, readable by its owner alone.\n\n"
+	.about = "Facts, status, doctor, configuration, journal, kernel log lines of the driver, modprobe.d, packages\n"
+		 "and trusted keys; the Node and its Events where a Kubernetes API answers within five\n"
+		 "seconds. Passwords, tokens and keys are removed. Changes nothing; what cannot be read is in\n"
+		 "missing.txt. It lists each file before it writes them, less than 20 MiB, readable by its owner\n"
+		 "alone.\n\n"
 		 "  kmodsmith support --dry-run\n"
 		 "  kmodsmith support --anonymous -o node.tar.gz\n",
 	.opts = { opts, common_opts },

@@ -119,10 +119,9 @@ const struct cmd cmd_bundle_verify = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "check that a bundle is complete, undamaged and signed by a trusted key",
-	.about = "Checks the signatures of the bundle manifest and of every package, that everything in the manifest "
-		 "is\n"
-		 "present, and the digest of every blob. Lists what is missing or damaged, one per line. Nothing is "
-		 "unpacked.\n\n"
+	.about = "Checks the signatures of the bundle manifest and of every package, that everything in the\n"
+		 "manifest is present, and the digest of every blob. Lists what is missing or damaged, one per\n"
+		 "line. Nothing is unpacked.\n\n"
 		 "  kmodsmith bundle verify site.tar\n",
 	.opts = { verify_opts, common_opts },
 	.values_size = sizeof(struct values),

@@ -86,8 +86,7 @@ static int check_bundle_values(const struct values *v, struct err *err)
 	for (size_t i = 0; i < v->images.count; i++)
 		if (!bundle_image_is_pinned(v->images.items[i]))
 			return err_set(err, E_USAGE,
-				       "--image '%s' is not pinned, and a tag can change; use "
-				       "NAME@sha256:HEX",
+				       "--image '%s' is not pinned, and a tag can change; use NAME@sha256:HEX",
 				       v->images.items[i]);
 	return bundle_check_place(v->output, err);
 }
@@ -186,9 +185,8 @@ static int run_bundle_create(void *values, char **args, size_t count, struct err
 const struct cmd cmd_bundle_create = {
 	.name = "bundle create",
 	.help = "collect packages for an offline site in one file",
-	.about = "Each driver for each kernel is fetched like `kmodsmith fetch` does, with its signatures. If "
-		 "something is\n"
-		 "missing, it is listed and nothing is written. The file contains a manifest, so that\n"
+	.about = "Each driver for each kernel is fetched like `kmodsmith fetch` does, with its signatures. If\n"
+		 "something is missing, it is listed and nothing is written. The file contains a manifest, so that\n"
 		 "`kmodsmith bundle verify` can tell whether it is complete.\n\n"
 		 "  kmodsmith bundle create --output site.tar --from docker://registry.example/drivers \\\n"
 		 "      --driver 535.261.03 --kernel 6.1.0-56-cloud-amd64,6.1.0-57-cloud-amd64 --key site.key\n",

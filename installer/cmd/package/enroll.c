@@ -178,15 +178,11 @@ static int run_trust_enroll(void *values, char **args, size_t count, struct err 
 const struct cmd cmd_trust_enroll = {
 	.name = "trust enroll",
 	.help = "have the kernel trust a key that signs modules (Secure Boot)",
-	.about = "Prepares what `mokutil --import` prepares: at the next boot shim's MokManager asks somebody at the "
-		 "console to confirm\n"
-		 "the certificate, with a password that is shown here once. Changes nothing when the kernel has it "
-		 "already. "
-		 "Run it again,\n"
-		 "or with --check, to see what became of it. MokManager's screen is in English with an American "
-		 "keyboard; "
-		 "the password\n"
-		 "that is made up has only letters that most keyboards have in the same place.\n\n"
+	.about = "Prepares what `mokutil --import` prepares: at the next boot shim's MokManager asks somebody at the\n"
+		 "console to confirm the certificate, with a password that is shown here once. Changes nothing when\n"
+		 "the kernel has it already. Run it again, or with --check, to see what became of it. MokManager's\n"
+		 "screen is in English with an American keyboard; the password that is made up has only letters that\n"
+		 "most keyboards have in the same place.\n\n"
 		 "  kmodsmith trust enroll --new keys\n"
 		 "  kmodsmith install --module-key keys/modules.key --module-cert keys/modules.pem\n",
 	.opts = { opts, common_opts },

@@ -131,13 +131,10 @@ static int run_fetch(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_fetch = {
 	.name = "fetch",
 	.help = "get a package from a registry, a web server, a layout or a bundle",
-	.about = "Tries the repositories of --from in order. The download is hashed, decompressed and unpacked on the "
-		 "fly, "
-		 "and\n"
-		 "not used until its digest and signature have been checked. An interrupted download resumes, even "
-		 "from\n"
-		 "another mirror or after a restart. --payload fetches what `kmodsmith pack payload` packed;\n"
-		 "`kmodsmith install --export` uses it from the store.\n\n"
+	.about = "Tries the repositories of --from in order. The download is hashed, decompressed and unpacked on\n"
+		 "the fly, and not used until its digest and signature have been checked. An interrupted download\n"
+		 "resumes, even from another mirror or after a restart. --payload fetches what `kmodsmith pack\n"
+		 "payload` packed; `kmodsmith install --export` uses it from the store.\n\n"
 		 "  kmodsmith fetch --driver 535.261.03 --flavour open --kernel 6.1.0-56-cloud-amd64 \\\n"
 		 "      --from docker://registry.example/drivers,https://mirror.example/drivers\n",
 	.opts = { opts, package_opts, origin_opts, remote_opts, common_opts },

@@ -490,12 +490,11 @@ static int run_store_gc(void *values, char **args, size_t count, struct err *err
 const struct cmd cmd_store_ls = {
 	.name = "store ls",
 	.help = "list what this machine's store holds",
-	.about = "One line per package: tag, driver, flavour, kernel, bytes, digest, why it is kept, and who vouches "
-		 "for "
-		 "it:\n"
+	.about = "One line per package: tag, driver, flavour, kernel, bytes, digest, why it is kept, and who vouches\n"
+		 "for it:\n"
 		 "the keys that signed a fetched package, `by hand` (--package), `compiled here`, `not verified`\n"
 		 "(--insecure-skip-verify), or `no longer trusted`, which is never loaded.\n"
-		 "Below them what else `kmodsmith pack` or a fetch has left there: payloads, headers, builders and "
+		 "Below them what else `kmodsmith pack` or a fetch has left there: payloads, headers, builders and\n"
 		 "cores.\n\n"
 		 "  kmodsmith store ls\n",
 	.opts = { trust_opts, store_opts, common_opts },
@@ -509,9 +508,8 @@ const struct cmd cmd_store_show = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "show the key and files of a package",
-	.about = "REF is a tag, sha256:HEX or HEX from `kmodsmith store ls`. Also shows what the package was built "
-		 "from, as far\n"
-		 "as the statement beside it says so.\n\n"
+	.about = "REF is a tag, sha256:HEX or HEX from `kmodsmith store ls`. Also shows what the package was built\n"
+		 "from, as far as the statement beside it says so.\n\n"
 		 "  kmodsmith store show 535.261.03-open-6.1.0-56-cloud-amd64-x86_64 --json\n",
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
@@ -550,10 +548,9 @@ const struct cmd cmd_store_unpin = {
 const struct cmd cmd_store_verify = {
 	.name = "store verify",
 	.help = "read every blob and compare it with its digest",
-	.about = "Damaged blobs are moved to the quarantine directory next to the store, and packages that need them "
-		 "are\n"
-		 "removed; they are built or fetched again when needed. Damaged files of the store itself\n"
-		 "are set aside and made again. Exit status 1 if there was damage.\n\n"
+	.about = "Damaged blobs are moved to the quarantine directory next to the store, and packages that need them\n"
+		 "are removed; they are built or fetched again when needed. Damaged files of the store itself are set\n"
+		 "aside and made again. Exit status 1 if there was damage.\n\n"
 		 "  kmodsmith store verify\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
@@ -563,12 +560,9 @@ const struct cmd cmd_store_verify = {
 const struct cmd cmd_store_gc = {
 	.name = "store gc",
 	.help = "remove packages that this machine no longer needs",
-	.about = "Keeps packages that are in use, the last good one, pinned ones, and those for the running kernel or "
-		 "an\n"
-		 "installed one, with their signatures. All others are removed. Does nothing while another kmodsmith "
-		 "uses "
-		 "the\n"
-		 "store.\n\n"
+	.about = "Keeps packages that are in use, the last good one, pinned ones, and those for the running kernel or\n"
+		 "an installed one, with their signatures. All others are removed. Does nothing while another\n"
+		 "kmodsmith uses the store.\n\n"
 		 "  kmodsmith store gc --dry-run\n",
 	.opts = { gc_opts, store_opts, common_opts },
 	.values_size = sizeof(struct gc_values),

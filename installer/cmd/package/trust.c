@@ -246,12 +246,10 @@ const struct cmd cmd_trust_add = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "trust packages signed by this key",
-	.about = "FILE.pem has a public key: ECDSA on P-256, RSA or Ed25519. With --for it is valid for these "
-		 "repositories\n"
-		 "only, as an entry of policy.json in the trust directory; an entry can also require several "
-		 "signatures\n"
-		 "(\"threshold\"), a catalogue (\"catalog\": \"required\") or a statement of how it was built "
-		 "(\"provenance\":\n"
+	.about = "FILE.pem has a public key: ECDSA on P-256, RSA or Ed25519. With --for it is valid for these\n"
+		 "repositories only, as an entry of policy.json in the trust directory; an entry can also require\n"
+		 "several signatures (\"threshold\"), a catalogue (\"catalog\": \"required\") or a statement of how\n"
+		 "it was built (\"provenance\":\n"
 		 "\"required\"). To create a key pair:\n\n"
 		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key\n"
 		 "  openssl pkey -in site.key -pubout -out site.pem\n"
@@ -277,12 +275,10 @@ const struct cmd cmd_trust_remove = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "stop trusting a key",
-	.about = "Takes effect immediately: packages signed only by this key are no longer fetched or loaded from the "
-		 "store,\n"
-		 "not even as the last good driver; a running driver is not affected. Lists the packages of the store "
-		 "that\n"
-		 "lose their trust. An entry of policy.json without its last key accepts nothing until it gets a new "
-		 "one.\n\n"
+	.about = "Takes effect immediately: packages signed only by this key are no longer fetched or loaded from\n"
+		 "the store, not even as the last good driver; a running driver is not affected. Lists the packages\n"
+		 "of the store that lose their trust. An entry of policy.json without its last key accepts nothing\n"
+		 "until it gets a new one.\n\n"
 		 "  kmodsmith trust remove release\n",
 	.opts = { remove_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
