@@ -268,7 +268,7 @@ static int fetch_core(struct acquire *o, const struct asset_key *want, bool is_l
 		progress_note(o->progress, "the core of %s is not fetched, and compiled here: %s: %s; next: %s",
 			      want->module, info->name, err.text, info->next);
 	else if (o->progress && !is_looking && fetch.from && fetch.from->count)
-		progress_note(o->progress, "nobody has the core of %s, it is compiled here: %s", want->module,
+		progress_note(o->progress, "no source has the core of %s; compiling it here: %s", want->module,
 			      err.text);
 	return 0;
 }

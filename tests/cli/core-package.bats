@@ -94,7 +94,7 @@ retag() { # TAG NEW-TAG: what the first names, under the second alone
   build --modules nvidia,modeset --from "oci:$first"
   assert_status 0
   [[ $(core_note) == "nvidia-modeset: 3 objects, 0 of them from the cache, "*" job"*"; from oci:$first: nvidia" ]] || told | fail
-  [[ $stderr == *"nobody has the core of nvidia-modeset, it is compiled here: oci:$first: it has no core-$version-nvidia-modeset-"* ]] ||
+  [[ $stderr == *"no source has the core of nvidia-modeset; compiling it here: oci:$first: it has no core-$version-nvidia-modeset-"* ]] ||
     fail "$stderr"
 }
 
@@ -128,7 +128,7 @@ retag() { # TAG NEW-TAG: what the first names, under the second alone
   run -0 "$KMODSMITH" sign "$site" --key "$work/site.key" --catalog
   build --from "oci:$site"
   assert_status 0
-  [[ $stderr == *"nobody has the core of nvidia, it is compiled here: oci:$site: driver version is 596.10, wanted $version"* ]] ||
+  [[ $stderr == *"no source has the core of nvidia; compiling it here: oci:$site: driver version is 596.10, wanted $version"* ]] ||
     fail "$stderr"
   assert_equal "$(compiled)" 2
   # The same version with another source: only the key tells.
@@ -394,7 +394,7 @@ loaded_version() { # the driver that loadable() looks like after the load
   host h100x2-unloaded
   build --from "oci:$site"
   assert_status 0
-  [[ $stderr == *"nobody has the core of nvidia"* ]] || fail "$stderr" # its Makefile names the kernel
+  [[ $stderr == *"no source has the core of nvidia"* ]] || fail "$stderr" # its Makefile names the kernel
   sed -i 's/6.1.0-57/6.1.0-56/' "$driver"/src/*/Makefile
   build --from "oci:$site" --state-dir "$work/third"
   assert_equal "$(core_note)" "nvidia: from oci:$site"

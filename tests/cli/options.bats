@@ -138,7 +138,7 @@ EOF
     kmodsmith $verb 535.261.03 --driver 550.54.14
     assert_error E_USAGE "'$verb 535.261.03' contradicts --driver 550.54.14"
     kmodsmith $verb ./NVIDIA.run
-    assert_error E_USAGE "'./NVIDIA.run' is no version of a driver; to compile a source: --source ./NVIDIA.run"
+    assert_error E_USAGE "'./NVIDIA.run' is not a driver version; to compile from source use --source ./NVIDIA.run"
     kmodsmith $verb newest
     assert_error E_USAGE "'newest' is not a driver version"
     kmodsmith $verb 535.261.03 550.54.14

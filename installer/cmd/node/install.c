@@ -129,7 +129,7 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 {
 	struct values *v = values;
 	if (count && strchr(args[0], '/'))
-		return err_set(err, E_USAGE, "'%s' is no version of a driver; to compile a source: --source %s",
+		return err_set(err, E_USAGE, "'%s' is not a driver version; to compile from source use --source %s",
 			       args[0], args[0]);
 	v->job.has_branch = count || !entry_is_configured("driver"); // what is configured does not move by itself
 	bool is_json = v->job.origin.remote.common.is_json, is_stage = v->is_stage && !v->is_dry_run;
