@@ -290,11 +290,9 @@ static int reconcile(struct coordinator *c, struct err *err)
 	check_other_leaders(c);
 	for (int round = 0; round < ROUNDS_MOST && !is_history_gone(c); round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
-		const json_t *metadata = json_object_get(policy_source_object(&c->source, NULL), "metadata");
 		const char *requests[GATE_COUNT];
 		for (unsigned i = 0; i < GATE_COUNT; i++)
-			requests[i] = json_string_value(
-				json_object_get(json_object_get(metadata, "annotations"), gate_keys[i]));
+			requests[i] = policy_source_annotation(&c->source, gate_keys[i]);
 		operator_requests_apply(requests, &c->source.policy, c->rollouts);
 		unsigned long moves = c->node_cache.moves;
 		struct cluster cl = coordinator_cluster(c);

@@ -7,12 +7,6 @@
 
 enum { WATCH_S = 300, KIND_MS = 60 * 1000 };
 
-static const char *source_annotation(const json_t *object, const char *key)
-{
-	const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
-	return json_string_value(json_object_get(notes, key));
-}
-
 static void accept_policy(struct policy_source *p, struct policy *take, const json_t *doc)
 {
 	policy_done(&p->policy);
@@ -55,6 +49,12 @@ const json_t *policy_source_object(const struct policy_source *p, char **ret_pat
 	return p->object ? p->object : p->map;
 }
 
+const char *policy_source_annotation(const struct policy_source *p, const char *key)
+{
+	const json_t *metadata = json_object_get(policy_source_object(p, NULL), "metadata");
+	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), key));
+}
+
 const char *policy_source_kind(const struct policy_source *p)
 {
 	return p->object ? DRIVER_ROLLOUT_KIND : p->map ? "ConfigMap" : NULL;
@@ -78,7 +78,7 @@ static int accept_offered(struct policy_source *p, struct err *err)
 		return -1;
 	}
 	if (doc)
-		return accept_document(p, doc, source_annotation(policy_source_object(p, NULL), UNDO_NOTE), err);
+		return accept_document(p, doc, policy_source_annotation(p, UNDO_NOTE), err);
 	accept_policy(p, &none, NULL);
 	strv_done(&p->undone);
 	json_decref(TAKE(p->replaced));
@@ -102,7 +102,7 @@ static int accept_last(struct policy_source *p, const json_t *status, struct err
 		return -1;
 	auto_json json_t *doc = json_deep_copy(same);
 	undo_revert(doc, p->replaced);
-	if (accept_document(p, doc, source_annotation(policy_source_object(p, NULL), UNDO_NOTE), err) == 0)
+	if (accept_document(p, doc, policy_source_annotation(p, UNDO_NOTE), err) == 0)
 		return 0;
 	auto_policy struct policy unchanged = POLICY_NONE; // it is unknown whether the undo still applies: it stays
 	if (policy_read(same, &unchanged, err) < 0)
@@ -130,7 +130,7 @@ static void choose_policy(struct policy_source *p, const json_t *status, struct 
 		err_set(&why, E_CONFIG, "mode is self: agents work without a coordinator, and nothing is begun");
 		policy_source_trouble(p, "the policy", &why);
 	}
-	const char *pause = source_annotation(policy_source_object(p, NULL), gate_keys[GATE_PAUSE]);
+	const char *pause = policy_source_annotation(p, gate_keys[GATE_PAUSE]);
 	p->policy.is_paused = p->pauses || p->policy.mode == MODE_SELF || (pause && !str_eq(pause, "false"));
 }
 

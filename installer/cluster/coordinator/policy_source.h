@@ -66,3 +66,4 @@ static inline void policy_source_trouble(const struct policy_source *p, const ch
 // NULL. ret_path: its API path, caller frees; may be NULL.
 const json_t *policy_source_object(const struct policy_source *p, char **ret_path);
 const char *policy_source_kind(const struct policy_source *p); // of that object
+const char *policy_source_annotation(const struct policy_source *p, const char *key);

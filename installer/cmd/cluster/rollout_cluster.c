@@ -63,9 +63,7 @@ static void plan(struct seen *s)
 static char *pause_text(const struct coordinator *c)
 {
 	time_t since;
-	const json_t *metadata = json_object_get(policy_source_object(&c->source, NULL), "metadata");
-	const char *note =
-		json_string_value(json_object_get(json_object_get(metadata, "annotations"), gate_keys[GATE_PAUSE]));
+	const char *note = policy_source_annotation(&c->source, gate_keys[GATE_PAUSE]);
 	auto_str char *date = note ? str_ndup(note, strcspn(note, " ")) : NULL;
 	if (c->source.pauses)
 		return str_dup("by the policy itself (paused: true)");

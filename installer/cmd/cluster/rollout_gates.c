@@ -31,12 +31,6 @@ static const struct pool *find_pool(const struct coordinator *c, const char *nam
 	return NULL;
 }
 
-static const char *annotation(const struct coordinator *c, const char *key)
-{
-	const json_t *metadata = json_object_get(policy_source_object(&c->source, NULL), "metadata");
-	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), key));
-}
-
 static void set_annotation(json_t *patch, const char *key, const char *value) // NULL = it is removed
 {
 	json_object_set_new(json_object_get(json_object_get(patch, "metadata"), "annotations"), key, json_text(value));
@@ -48,7 +42,8 @@ static void set_gate_word(const struct coordinator *c, json_t *patch, enum gate 
 {
 	auto_strv struct strv words = { 0 };
 	size_t len, pool_len = strlen(pool);
-	for (const char *at = annotation(c, gate_keys[gate]), *part; at && (part = node_word_cut(&at, ',', &len));) {
+	for (const char *at = policy_source_annotation(&c->source, gate_keys[gate]), *part;
+	     at && (part = node_word_cut(&at, ',', &len));) {
 		bool is_its = len > pool_len && memcmp(part, pool, pool_len) == 0 && strchr(":@", part[pool_len]);
 		if (!is_its && len)
 			strv_add(&words, str_ndup(part, len));
@@ -63,7 +58,7 @@ static void set_gate_word(const struct coordinator *c, json_t *patch, enum gate 
 static int request_pause(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
 	struct utsname machine = { 0 };
-	const char *user = getenv("USER"), *there = annotation(c, gate_keys[GATE_PAUSE]);
+	const char *user = getenv("USER"), *there = policy_source_annotation(&c->source, gate_keys[GATE_PAUSE]);
 	auto_str char *now = date_text((time_t)kube_time(c->o.kube));
 	(void)err;
 	uname(&machine);
@@ -85,7 +80,7 @@ static int request_resume(struct operator_request *s, const struct coordinator *
 		word = str_fmt("%s@%s", s->pool, now);
 		set_gate_word(c, patch, GATE_RESUME, s->pool, word);
 		set_gate_word(c, patch, GATE_ABORT, s->pool, NULL);
-		auto_str char *undo = undo_note(annotation(c, UNDO_NOTE), s->pool, NULL, NULL);
+		auto_str char *undo = undo_note(policy_source_annotation(&c->source, UNDO_NOTE), s->pool, NULL, NULL);
 		set_annotation(patch, UNDO_NOTE, undo);
 	}
 	// The document itself is not edited: a GitOps controller would revert that.
@@ -149,7 +144,8 @@ static int request_undo(struct operator_request *s, const struct coordinator *c,
 		return err_set(err, E_NOT_FOUND,
 			       "pool '%s' has had no driver on all its nodes %s that it could go back to", s->pool,
 			       stable ? "before this one" : "yet");
-	auto_str char *note = undo_note(annotation(c, UNDO_NOTE), s->pool, &pool->target.target_hash, stable);
+	auto_str char *note =
+		undo_note(policy_source_annotation(&c->source, UNDO_NOTE), s->pool, &pool->target.target_hash, stable);
 	set_annotation(patch, UNDO_NOTE, note);
 	json_decref(s->target);
 	s->target = json_deep_copy(stable);
