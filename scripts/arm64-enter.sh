@@ -48,7 +48,7 @@ enter() { # COMMAND... in the root. All users of this machine are users in there
     exec chroot . bash -c "umount -l /mnt && cd \"\$0\" && exec env -i \"\$@\"" "$2" "${@:6}"' \
     "$root" "$handler" "$PWD" "${TMPDIR:-/tmp}" "$cache" "$git" HOME="$HOME" \
     PATH=/usr/sbin:/usr/bin:/sbin:/bin ${TMPDIR:+"TMPDIR=$TMPDIR"} CMOCKA_MESSAGE_OUTPUT=TAP TIMEOUT_SCALE=5 INPUTS="${INPUTS-}" \
-    KMODSMITH="$out/kmodsmith" KMODSMITH_STATIC="$out/kmodsmith-static" "$@"
+    KMODSMITH="$out/kmodsmith" STATIC_PROGRAM="$out/kmodsmith-static" "$@"
 }
 mkdir -p "${root%/*}" && exec 9>"$root.lock" && flock 9
 if [ ! -d "$root" ]; then

@@ -14,7 +14,7 @@ bats_load_library bats-file/src/file.bash
 
 top=${BATS_TEST_DIRNAME%/*/*}
 : "${KMODSMITH:=$top/build/release/kmodsmith}"
-static_program=${KMODSMITH_STATIC-} # the runner's; see toolkit.bats
+static_program=${STATIC_PROGRAM-} # the runner's; see toolkit.bats
 export own_home=${own_home-$HOME} own_cache=${own_cache-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # for kept(), however often HOME is set to another
 unset "${!KMODSMITH_@}" # the environment of whoever runs the tests decides nothing
 hung=$((60 * ${TIMEOUT_SCALE:-1})) # seconds after which something hangs, however busy the machine is

@@ -294,6 +294,9 @@ static void check_sign_file(const char *program, const struct signer *by, bool i
 static void test_sign_file(void **state) // R-C3: the kernel's own program, of both series
 {
 	(void)state;
+#ifndef __x86_64__ // as the packages are
+	skip();
+#endif
 	auto_str char *of_61 = sign_file_of("K61"), *of_612 = sign_file_of("K612");
 	if (!of_61 && !of_612)
 		skip();
