@@ -25,6 +25,7 @@ What is counted
   install     What is behind the function of the command "install"; the frames from main to it are counted.
   circles     Groups of files (.c and .h of one name are one) or rooms that reach each other by #include or by calls.
               Behind a header for one room's own use (..._own.h, internal.h) stands what it includes.
+  copies      Lines that set a member from one of the same name: ".x = y->x", "a->x = b->x", with dots too.
 """
 import argparse
 import collections
@@ -38,6 +39,7 @@ TREES = ("installer", "kmod", "precompiled")
 MASKED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 WORDS = set("if for while switch return sizeof do else case goto typeof offsetof alignof defined".split())
 TABLES = ("cmd", "command", "program")  # structures of what main chooses from
+COPY = re.compile(r"(?:\.|->)(\w+) = &?(?:\w+(?:\[\w*\])?(?:->|\.))+\1(?=[,;\s}]|$)", re.M)
 STEPS = 20000  # of the search for the longest way through one circle of calls
 
 
@@ -515,6 +517,11 @@ class Measures:
             ("static functions / of them shared by name", "%d / %d" % (len(own), len(self.shared))),
             ("public structures of one name", "%d%s" % (
                 len(self.twice), " (%s)" % ", ".join(self.twice) if 0 < len(self.twice) < 8 else "")),
+            ("lines that copy a member to one of the same name", sum(
+                1 for f in files for line in f.code.split("\n") if COPY.search(line))),
+            ("structures with both host and kern", sum(
+                {"host", "kern"} <= set(s.names) for f in files for s in f.structs.values())),
+            ("files that name is_rt_allowed", sum("is_rt_allowed" in f.code for f in files)),
             ("own functions that a function calls, mean", "%.1f" % (
                 sum(len(f.callees) for f in functions) / len(functions))),
             ("chains of calls by name, of all functions: median / p90 / max", spread(len(c) for c in by_name.values())),
