@@ -13,17 +13,17 @@
 #define SRCVERSION "B5C8059AF6B6CFDF45E832F"
 static const char NOTED[] = "{\"boot_id\": \"BOOT\", \"modules\": {\"nvidia\": \"" SRCVERSION "\"}}";
 
-struct node {
+struct fixture {
 	struct folder folder;
 	struct root machine, kept;
 	struct strv params;
 };
 
-static void node_make(struct node *n, const char *machine)
+static void node_make(struct fixture *n, const char *machine)
 {
 	auto_root struct root hosts = ROOT_NONE;
 	struct err err;
-	*n = (struct node){ .machine = ROOT_NONE, .kept = ROOT_NONE };
+	*n = (struct fixture){ .machine = ROOT_NONE, .kept = ROOT_NONE };
 	folder_make(&n->folder);
 	assert_int_equal(root_init(&hosts, "tests/hosts", &err), 0);
 	assert_int_equal(copy_tree(&hosts, machine, &n->folder.root, "m", &err), 0);
@@ -35,7 +35,7 @@ static void node_make(struct node *n, const char *machine)
 	assert_int_equal(root_sub(&n->machine, "var/lib/kmodsmith", &n->kept, &err), 0);
 }
 
-static void node_done(struct node *n)
+static void node_done(struct fixture *n)
 {
 	root_done(&n->machine);
 	root_done(&n->kept);
@@ -44,7 +44,7 @@ static void node_done(struct node *n)
 #define auto_node __attribute__((cleanup(node_done)))
 
 // Of its manifest: "sha256:HEX". release: NULL = of the kernel that runs.
-static char *put_package(const struct node *n, const char *driver, const char *flavour, const char *release,
+static char *put_package(const struct fixture *n, const char *driver, const char *flavour, const char *release,
 			 const char *srcversion)
 {
 	auto_store struct store store = STORE_NONE;
@@ -68,7 +68,7 @@ static char *put_package(const struct node *n, const char *driver, const char *f
 	return str_fmt("sha256:%s", p.manifest.digest);
 }
 
-static void look(const struct node *n, const struct target *const *names, size_t count, struct agent_facts *f,
+static void look(const struct fixture *n, const struct target *const *names, size_t count, struct agent_facts *f,
 		 struct target *found)
 {
 	struct err err;
@@ -106,7 +106,7 @@ static void whose_driver_is_loaded(void **state)
 		{ "nouveau is none of the kind", "nouveau", NULL, NULL, NULL, true, false, "", "" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_node struct node n;
+		auto_node struct fixture n;
 		struct agent_facts f;
 		struct target found;
 		node_make(&n, rows[i].machine);
@@ -184,7 +184,7 @@ static void what_is_staged(void **state)
 {
 	(void)state;
 	for (const struct row *w = rows; w < rows + ARRAY_SIZE(rows); w++) {
-		auto_node struct node n;
+		auto_node struct fixture n;
 		struct target targets[NAMES] = { 0 }, found;
 		const struct target *names[NAMES];
 		struct agent_facts f;
@@ -224,7 +224,7 @@ static void what_is_staged(void **state)
 static void the_first_of_equal_names_wins(void **state)
 {
 	(void)state;
-	auto_node struct node n;
+	auto_node struct fixture n;
 	struct agent_facts f;
 	struct target t[] = { { .driver = "1.0" },
 			      { .driver = RUNS, .flavour = "auto" },
@@ -252,7 +252,7 @@ static void the_first_of_equal_names_wins(void **state)
 static void unreadable_facts_are_an_error(void **state)
 {
 	(void)state;
-	auto_node struct node n;
+	auto_node struct fixture n;
 	struct agent_facts f = { .is_known = true, .version = "as it was" };
 	struct target found;
 	struct err err = { 0 };
@@ -271,7 +271,7 @@ static void damaged_state_is_no_error(void **state)
 	(void)state;
 	static const char *const files[] = { "store/index.json", "store/oci-layout", "journal", "roots.json" };
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		auto_node struct node n;
+		auto_node struct fixture n;
 		struct agent_facts f = { 0 };
 		struct target found;
 		struct err err = { 0 };

@@ -141,7 +141,7 @@ static void labels(void **state)
 static const char *const releases[] = { "6.1.0-9-cloud-amd64", "6.1.0-54-cloud-amd64", "6.1.0-55-cloud-amd64" };
 enum { PACKAGES = ARRAY_SIZE(releases) };
 
-struct node {
+struct fixture {
 	struct folder folder;
 	struct acquire o;
 	struct progress progress;
@@ -149,7 +149,7 @@ struct node {
 	char hex[PACKAGES][DIGEST_HEX + 1];
 };
 
-static void add_package(struct node *n, size_t i, uint32_t crc)
+static void add_package(struct fixture *n, size_t i, uint32_t crc)
 {
 	auto_str char *vermagic = str_fmt("%s SMP preempt mod_unload modversions ", releases[i]),
 		      *dir = str_fmt("in%zu", i), *path = str_fmt("%s/nvidia.ko", dir);
@@ -177,10 +177,10 @@ static void add_package(struct node *n, size_t i, uint32_t crc)
 	memcpy(n->hex[i], p.manifest.digest, sizeof(n->hex[i]));
 }
 
-static void node_make(struct node *n, enum reuse policy)
+static void node_make(struct fixture *n, enum reuse policy)
 {
 	struct err err;
-	*n = (struct node){ .o = ACQUIRE_NONE };
+	*n = (struct fixture){ .o = ACQUIRE_NONE };
 	folder_make(&n->folder);
 	tempdir_write(&n->folder, "proc/sys/kernel/osrelease", OURS "\n");
 	tempdir_write(&n->folder, "proc/version", BANNER "\n");
@@ -200,7 +200,7 @@ static void node_make(struct node *n, enum reuse policy)
 	assert_int_equal(store_open(&n->folder.root, 0, &n->o.store, &err), 0);
 }
 
-static void node_done(struct node *n)
+static void node_done(struct fixture *n)
 {
 	acquire_done(&n->o);
 	progress_done(&n->progress);
@@ -242,7 +242,7 @@ static void which_of_many(void **state)
 		{ "not requested", REUSE_OFF, { 2, 2, 2 }, "", -1, 0, NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_node struct node n;
+		auto_node struct fixture n;
 		auto_package struct package taken = PACKAGE_NONE;
 		struct err err = { 0 };
 		node_make(&n, rows[i].policy);
@@ -261,7 +261,7 @@ static void which_of_many(void **state)
 	}
 }
 
-static void look(struct node *n, int want, const char *name)
+static void look(struct fixture *n, int want, const char *name)
 {
 	struct err err = { 0 };
 	expect(acquire_find(&n->o, true, &err) == want && !n->o.compatible == !want, name);
@@ -274,7 +274,7 @@ static void look(struct node *n, int want, const char *name)
 static void used_for_this_kernel_before(void **state)
 {
 	(void)state;
-	auto_node struct node n;
+	auto_node struct fixture n;
 	struct err err;
 	node_make(&n, REUSE_SERIES);
 	add_package(&n, 1, 2);

@@ -6,7 +6,7 @@
 
 #define POLICY(driver) "{\"mode\": \"self\", \"pools\": [{\"name\": \"n\", \"target\": {\"driver\": \"" driver "\"}}]}"
 
-struct node {
+struct fixture {
 	struct folder folder;
 	struct single_node self;
 	struct policy policy;
@@ -18,8 +18,8 @@ struct node {
 	struct target_hash old, new;
 };
 
-static void say(struct node *n, enum agent_key key, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void say(struct node *n, enum agent_key key, const char *format, ...)
+static void say(struct fixture *n, enum agent_key key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(struct fixture *n, enum agent_key key, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
@@ -27,21 +27,21 @@ static void say(struct node *n, enum agent_key key, const char *format, ...)
 	va_end(args);
 }
 
-static void request(struct node *n, const char *text)
+static void request(struct fixture *n, const char *text)
 {
 	struct err err;
 	policy_done(&n->policy);
 	expect(policy_parse(text, strlen(text), &n->policy, &err) == 0, err.text);
 }
 
-static void say_loaded(struct node *n, const struct target_hash *target_hash)
+static void say_loaded(struct fixture *n, const struct target_hash *target_hash)
 {
 	char text[TARGET_HASH_TEXT];
 	target_hash_text(target_hash, text);
 	say(n, AGENT_LOADED, "%s 1.0", text);
 }
 
-static void say_stored(struct node *n)
+static void say_stored(struct fixture *n)
 {
 	char old[TARGET_HASH_TEXT], new[TARGET_HASH_TEXT];
 	target_hash_text(&n->old, old);
@@ -49,9 +49,9 @@ static void say_stored(struct node *n)
 	say(n, AGENT_STORE, "%s,%s", old, new);
 }
 
-static void make(struct node *n)
+static void make(struct fixture *n)
 {
-	*n = (struct node){ .now = INT64_C(1800000000) };
+	*n = (struct fixture){ .now = INT64_C(1800000000) };
 	folder_make(&n->folder);
 	request(n, POLICY("1.0"));
 	n->old = n->policy.pools[0].target.target_hash;
@@ -60,7 +60,7 @@ static void make(struct node *n)
 	say_loaded(n, &n->old);
 }
 
-static void done(struct node *n)
+static void done(struct fixture *n)
 {
 	single_node_done(&n->self);
 	policy_done(&n->policy);
@@ -68,7 +68,7 @@ static void done(struct node *n)
 }
 
 // Each step is one of a new process.
-static enum node_phase go_on(struct node *n)
+static enum node_phase go_on(struct fixture *n)
 {
 	struct single_node_step step;
 	struct err err;
@@ -91,7 +91,7 @@ static enum node_phase go_on(struct node *n)
 }
 
 // What the agent does: the order that stands is carried out, or fails.
-static void answer(struct node *n, enum verb verb, const struct target_hash *target_hash, const char *result)
+static void answer(struct fixture *n, enum verb verb, const struct target_hash *target_hash, const char *result)
 {
 	char text[TARGET_HASH_TEXT];
 	const struct order *go = &n->self.m.record.go;
@@ -109,7 +109,7 @@ static void answer(struct node *n, enum verb verb, const struct target_hash *tar
 		say_loaded(n, target_hash);
 }
 
-static void to_the_change(struct node *n)
+static void to_the_change(struct fixture *n)
 {
 	assert_int_equal(go_on(n), PHASE_STAGING);
 	answer(n, VERB_STAGE, &n->new, "done");
@@ -121,7 +121,7 @@ static void to_the_change(struct node *n)
 static void from_one_driver_to_the_next(void **state)
 {
 	(void)state;
-	struct node n;
+	struct fixture n;
 	make(&n);
 	to_the_change(&n);
 	answer(&n, VERB_REPLACE, &n.new, "done");
@@ -146,7 +146,7 @@ static void from_one_driver_to_the_next(void **state)
 static void holders_keep_their_driver(void **state)
 {
 	(void)state;
-	struct node n;
+	struct fixture n;
 	make(&n);
 	assert_int_equal(go_on(&n), PHASE_STAGING);
 	answer(&n, VERB_STAGE, &n.new, "done");
@@ -173,7 +173,7 @@ static void holders_keep_their_driver(void **state)
 static void a_bad_target_is_undone_and_not_tried_again(void **state)
 {
 	(void)state;
-	struct node n;
+	struct fixture n;
 	make(&n);
 	to_the_change(&n);
 	say(&n, AGENT_LOADED, "none");
@@ -209,7 +209,7 @@ static void a_bad_target_is_undone_and_not_tried_again(void **state)
 static void users_annotations_count(void **state)
 {
 	(void)state;
-	struct node n;
+	struct fixture n;
 	make(&n);
 	n.people.is_skipped = true;
 	assert_int_equal(go_on(&n), PHASE_IDLE);
@@ -227,7 +227,7 @@ static void users_annotations_count(void **state)
 static void what_cannot_be_written_does_not_happen(void **state)
 {
 	(void)state;
-	struct node n;
+	struct fixture n;
 	struct single_node_step step;
 	struct err err;
 	auto_str char *why = NULL;
@@ -244,7 +244,7 @@ static void what_cannot_be_written_does_not_happen(void **state)
 static void a_record_of_a_later_version_is_left_alone(void **state)
 {
 	(void)state;
-	struct node n;
+	struct fixture n;
 	struct single_node_step step;
 	struct err err = { 0 };
 	auto_str char *why = NULL, *text = NULL;
@@ -273,7 +273,7 @@ static void a_damaged_record_starts_over(void **state)
 	static const char *const words[] = { "agent/self.json", "agent/self.json", "unknown schema",
 					     "agent/self.json" };
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		struct node n;
+		struct fixture n;
 		struct err err;
 		auto_str char *why = NULL;
 		make(&n);

@@ -12,7 +12,7 @@
 
 static const char DRIVER[] = "535.261.03", KERNEL[] = "6.1.0-56-cloud-amd64";
 
-struct node {
+struct fixture {
 	struct folder folder;
 	struct root host;
 	struct sys sys;
@@ -45,7 +45,7 @@ int node_lock_take(const struct root *host, enum node_lock which, struct err *er
 
 static int check_inputs(void *ctx, struct err *err)
 {
-	struct node *n = ctx;
+	struct fixture *n = ctx;
 	(void)err;
 	n->was_locked = lock.taken;
 	n->checks++;
@@ -54,7 +54,7 @@ static int check_inputs(void *ctx, struct err *err)
 
 static int open_state(void *ctx, struct root *ret, struct err *err)
 {
-	struct node *n = ctx;
+	struct fixture *n = ctx;
 	n->states++;
 	folder_dir(&n->folder, "state");
 	return root_sub(&n->folder.root, "state", ret, err);
@@ -63,7 +63,7 @@ static int open_state(void *ctx, struct root *ret, struct err *err)
 static int open_repositories(void *ctx, const struct root *state, struct fetch *ret, struct err *err)
 {
 	static const struct repository_options options = { 0 };
-	struct node *n = ctx;
+	struct fixture *n = ctx;
 	(void)err;
 	n->repositories++;
 	*ret = (struct fetch){ .from = &n->from, .options = &options, .is_unverified = true, .state = state };
@@ -72,18 +72,18 @@ static int open_repositories(void *ctx, const struct root *state, struct fetch *
 
 static void add_phase(void *ctx, const struct phase *ended)
 {
-	struct node *n = ctx;
+	struct fixture *n = ctx;
 	size_t len = strlen(n->phases);
 	snprintf(n->phases + len, sizeof(n->phases) - len, "%s ", ended->name);
 }
 
 // A copy of tests/hosts/NAME, asked for DRIVER from a repository that cannot be reached.
-static void node_make(struct node *n, const char *name)
+static void node_make(struct fixture *n, const char *name)
 {
 	struct err err;
 	auto_root struct root hosts = ROOT_NONE;
 	memset(&lock, 0, sizeof(lock));
-	*n = (struct node){ .host = ROOT_NONE };
+	*n = (struct fixture){ .host = ROOT_NONE };
 	folder_make(&n->folder);
 	assert_int_equal(root_init(&hosts, "tests/hosts", &err), 0);
 	expect(copy_tree(&hosts, name, &n->folder.root, "host", &err) == 0, err.text);
@@ -109,7 +109,7 @@ static void node_make(struct node *n, const char *name)
 	};
 }
 
-static void node_done(struct node *n)
+static void node_done(struct fixture *n)
 {
 	strv_done(&n->modules);
 	strv_done(&n->params);
@@ -122,7 +122,7 @@ static void node_done(struct node *n)
 }
 #define auto_node __attribute__((cleanup(node_done)))
 
-static void add_module(const struct node *n, const char *name, const struct forge_symver *exports,
+static void add_module(const struct fixture *n, const char *name, const struct forge_symver *exports,
 		       const struct forge_symver *imports)
 {
 	struct forge_module ko = { .name = name,
@@ -138,7 +138,7 @@ static void add_module(const struct node *n, const char *name, const struct forg
 }
 
 // The repository gets a package of two modules.
-static void add_package(struct node *n, const char *driver, const char *kernel)
+static void add_package(struct fixture *n, const char *driver, const char *kernel)
 {
 	static const struct forge_symver symbols[] = { { .name = "nvidia_register_module" }, { 0 } };
 	struct err err;
@@ -166,7 +166,7 @@ static void add_package(struct node *n, const char *driver, const char *kernel)
 	strv_add(&n->modules, str_dup("nvidia-uvm"));
 }
 
-static void copy_path(const struct node *n, const struct root *from, const char *path)
+static void copy_path(const struct fixture *n, const struct root *from, const char *path)
 {
 	struct err err;
 	auto_str char *to = str_fmt("host/%s", path);
@@ -176,7 +176,7 @@ static void copy_path(const struct node *n, const struct root *from, const char 
 }
 
 // A machine without a driver that looks, once modules are loaded, as the driver makes it look.
-static void make_loadable(struct node *n)
+static void make_loadable(struct fixture *n)
 {
 	struct err err;
 	auto_root struct root loaded = ROOT_NONE;
@@ -198,7 +198,7 @@ static void make_loadable(struct node *n)
 	add_package(n, DRIVER, KERNEL);
 }
 
-static bool is_loaded(const struct node *n, const char *module)
+static bool is_loaded(const struct fixture *n, const char *module)
 {
 	auto_str char *path = str_fmt("sys/module/%s/initstate", module);
 	return root_exists(&n->host, path);
@@ -209,7 +209,7 @@ static void no_gpu(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
-	auto_node struct node n;
+	auto_node struct fixture n;
 	auto_session struct session s = SESSION_NONE;
 	node_make(&n, "no-gpu");
 	expect(session_open(&n.request, true, &s, &err) == 0, err.text);
@@ -230,7 +230,7 @@ static void a_loaded_driver_needs_no_repository(void **state)
 	} rows[] = { { "h100x8", false }, { "h100x2-unloaded", true } };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
-		auto_node struct node n;
+		auto_node struct fixture n;
 		auto_session struct session s = SESSION_NONE;
 		node_make(&n, rows[i].host);
 		tempdir_write(&n.folder, "driver.run", "no driver\n");
@@ -251,7 +251,7 @@ static void the_lock_comes_first(void **state)
 	(void)state;
 	for (int is_change = 0; is_change < 2; is_change++) {
 		struct err err = { 0 };
-		auto_node struct node n;
+		auto_node struct fixture n;
 		auto_session struct session s = SESSION_NONE;
 		node_make(&n, "h100x8");
 		lock.unloads_on = &n.host;
@@ -266,7 +266,7 @@ static void the_lock_comes_first(void **state)
 	}
 }
 
-static void install(struct node *n)
+static void install(struct fixture *n)
 {
 	struct err err = { 0 };
 	auto_session struct session s = SESSION_NONE;
@@ -281,7 +281,7 @@ static void the_last_good_driver_comes_back(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
-	auto_node struct node n;
+	auto_node struct fixture n;
 	make_loadable(&n);
 	install(&n);
 	assert_true(root_rmtree(&n.host, "sys/module/nvidia_uvm", &err) > 0);
@@ -314,7 +314,7 @@ static void a_failed_package_is_refused(void **state)
 	(void)state;
 	for (int is_retry = 0; is_retry < 2; is_retry++) {
 		struct err err = { 0 };
-		auto_node struct node n;
+		auto_node struct fixture n;
 		auto_facts struct facts f = { 0 };
 		auto_journal struct journal j = { 0 };
 		auto_root struct root kept = ROOT_NONE;
@@ -351,7 +351,7 @@ static void two_plans(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
-		auto_node struct node n;
+		auto_node struct fixture n;
 		auto_session struct session s = SESSION_NONE;
 		node_make(&n, "held");
 		add_package(&n, "550.1", "6.1.0-50-cloud-amd64");
@@ -376,7 +376,7 @@ static void a_former_driver_root_is_withdrawn_last(void **state)
 	} rows[] = { { "none", "detect ", true }, { "/run/elsewhere", "detect payload adopt nodes export ", false } };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
-		auto_node struct node n;
+		auto_node struct fixture n;
 		auto_facts struct facts f = { 0 };
 		auto_session struct session s = SESSION_NONE;
 		auto_status struct status status = { 0 };

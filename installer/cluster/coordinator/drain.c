@@ -195,14 +195,14 @@ static int evict_pod(struct evictor *d, const json_t *pod, struct look *l, struc
 	return 0;
 }
 
-struct node { // that is looked at
+struct drained_node { // that is looked at
 	const struct node_cache *node_cache;
 	const char *name, *uid;
 	struct stay stay;
 	bool waits; // for jobs, if it has any
 };
 // Checked before each eviction: the previous one may have taken long.
-static bool is_still_ours(const struct node *n)
+static bool is_still_ours(const struct drained_node *n)
 {
 	size_t at = node_cache_find(n->node_cache, n->name, n->uid);
 	const struct node_state *m = at < n->node_cache->count ? &n->node_cache->nodes[at] : NULL;
@@ -214,8 +214,8 @@ static bool is_before_drain(enum node_phase phase)
 	return phase == PHASE_QUEUED || phase == PHASE_HELD;
 }
 
-static int judge_node_pods(struct evictor *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
-			   bool evicts, struct look *l, struct err *err)
+static int judge_node_pods(struct evictor *d, const struct drained_node *n, const json_t *pods,
+			   const struct pod_rules *rules, bool evicts, struct look *l, struct err *err)
 {
 	for (size_t i = 0; n->waits && i < json_array_size(pods); i++)
 		evicts = evicts && !pod_is_job(json_array_get(pods, i), rules->pool);
@@ -265,7 +265,7 @@ static long next_pod_check(struct cache_entry *w, enum node_phase phase, const s
 }
 
 // Blockers that are no pod to evict: jobs that the drain waits for, and processes outside of pods.
-static void name_foreign_holders(struct look *l, const struct node *n, int holders)
+static void name_foreign_holders(struct look *l, const struct drained_node *n, int holders)
 {
 	enum node_phase phase = n->stay.phase;
 	if (phase == PHASE_WAITING || (phase == PHASE_EVICTING && n->waits && l->jobs)) {
@@ -312,7 +312,7 @@ int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const s
 	auto_str char *name = str_dup(f->entries[at].name), *uid = str_dup(f->nodes[at].uid);
 	auto_str char *holders = str_dup(f->entries[at].holders);
 	struct stay stay = node_state_stay(&f->nodes[at]);
-	const struct node node = { f, name, uid, stay, pool->wait_for && !f->nodes[at].record.receipt.waited };
+	const struct drained_node node = { f, name, uid, stay, pool->wait_for && !f->nodes[at].record.receipt.waited };
 	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL, d->validations };
 	struct look l = { .devices = DEVICES_UNKNOWN };
 	auto_json json_t *pods = json_array();
