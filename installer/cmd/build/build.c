@@ -47,10 +47,10 @@ struct build {
 	struct acquire acquire; // for headers and a builder root missing on the machine
 	struct progress progress;
 };
-#define BUILD_NONE                                                                                             \
-	{                                                                                                      \
-		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .patches = ROOT_NONE, \
-		.output = OUTPUT_NONE, .acquire = ACQUIRE_NONE, .progress = show_progress_log()                \
+#define BUILD_NONE                                                                                        \
+	{                                                                                                 \
+		.machine = MACHINE_NONE, .state = ROOT_NONE, .patches = ROOT_NONE, .output = OUTPUT_NONE, \
+		.acquire = ACQUIRE_NONE, .progress = show_progress_log()                                  \
 	}
 
 static void build_done(struct build *b)

@@ -96,7 +96,7 @@ static int print_log(const struct root *state, const struct log_files *l, struct
 static int run_logs(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root state = ROOT_NONE;
 	__attribute__((cleanup(log_files_done))) struct log_files logs = { 0 };
 	if (machine_open(&v->common, &m, err) < 0 || job_state_existing(v->state_dir, &m, &state, err) < 0 ||

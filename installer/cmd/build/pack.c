@@ -171,7 +171,7 @@ static int run_pack(const struct values *v, char **args, size_t count,
 		    int (*make)(const struct values *v, struct pack_job *p, struct err *err), struct err *err)
 {
 	struct job_values job = { .state_dir = v->state_dir };
-	auto_pack_job struct pack_job p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+	auto_pack_job struct pack_job p = { .machine = MACHINE_NONE,
 					    .state = ROOT_NONE,
 					    .store = ROOT_NONE,
 					    .dir = ROOT_NONE,

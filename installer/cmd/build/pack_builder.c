@@ -33,11 +33,9 @@ struct builder_job {
 	struct asset_key key; // borrows from values and host
 	struct oci_descriptor manifest;
 };
-#define BUILDER_JOB_NONE                                                            \
-	((struct builder_job){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-			       .state = ROOT_NONE,                                  \
-			       .work = SCRATCH_NONE,                                \
-			       .output = OUTPUT_NONE })
+#define BUILDER_JOB_NONE       \
+	((struct builder_job){ \
+		.machine = MACHINE_NONE, .state = ROOT_NONE, .work = SCRATCH_NONE, .output = OUTPUT_NONE })
 
 static void builder_job_done(struct builder_job *p)
 {

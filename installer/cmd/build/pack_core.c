@@ -32,10 +32,10 @@ struct core_pack {
 	struct compiled_cores cores;
 	struct oci_descriptor manifests[SOURCE_CORES]; // by key
 };
-#define CORE_PACK_NONE                                                                                            \
-	{                                                                                                         \
-		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .acquire = ACQUIRE_NONE, \
-		.output = OUTPUT_NONE, .progress = show_progress_log(), .cores = COMPILED_CORES_NONE              \
+#define CORE_PACK_NONE                                                                                       \
+	{                                                                                                    \
+		.machine = MACHINE_NONE, .state = ROOT_NONE, .acquire = ACQUIRE_NONE, .output = OUTPUT_NONE, \
+		.progress = show_progress_log(), .cores = COMPILED_CORES_NONE                                \
 	}
 
 static void core_pack_done(struct core_pack *p)

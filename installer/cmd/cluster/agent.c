@@ -370,7 +370,7 @@ static int run_agent(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_facts struct facts f = { 0 };
 	if (!v->node || !*v->node || !v->policy)
 		return err_set(err, E_USAGE, "an agent needs --node NAME and --policy FILE");

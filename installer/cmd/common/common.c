@@ -40,6 +40,7 @@ int machine_open(const struct common *common, struct machine *ret, struct err *e
 	*ret = m;
 	if (m.is_recorded)
 		ret->sys = sys_recorder(&ret->kern);
+	ret->node = (struct node){ .host = &ret->host, .kern = &ret->kern, .sys = &ret->sys };
 	return 0;
 }
 
@@ -55,7 +56,7 @@ void termlog_write(const struct common *common, const char *path, const struct e
 {
 	const char *name = path ? path : "/dev/termination-log";
 	const struct err_info *info = err_info(err->code);
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	struct err ignored;
 	if (machine_open(common, &m, &ignored) < 0)
 		return;

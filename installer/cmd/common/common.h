@@ -4,8 +4,7 @@
 #include "base/formats/json.h"
 #include "base/options/opt.h"
 #include "base/process/log.h"
-#include "base/process/progress.h"
-#include "base/process/sys.h"
+#include "base/process/node.h"
 
 #include <stdio.h>
 
@@ -15,12 +14,15 @@ struct common { // first member of each command's values
 };
 extern const struct opt common_opts[];
 
-// The machine a command works on. With --root DIR it is a recording: nothing outside DIR is read or changed.
+// What the node of a command points to. With --root DIR it is a recording: nothing outside DIR is read or changed.
 struct machine {
 	struct root host, kern;
 	struct sys sys;
 	bool is_recorded;
+	struct node node; // of this machine; a command adds what else it knows
 };
+#define MACHINE_NONE ((struct machine){ .host = ROOT_NONE, .kern = ROOT_NONE })
+// The result must stay where it is.
 int machine_open(const struct common *common, struct machine *ret, struct err *err);
 void machine_done(struct machine *m);
 #define auto_machine __attribute__((cleanup(machine_done)))

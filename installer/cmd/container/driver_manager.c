@@ -621,7 +621,7 @@ extern const struct cmd cmd_driver_manager_uninstall, cmd_driver_manager_preflig
 // false = prove only, and write nothing but the store.
 static int run_driver_manager(const struct cmd *cmd, struct driver_manager_values *v, bool is_change, struct err *err)
 {
-	auto_manager struct manager m = { .cmd = cmd, .v = v, .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
+	auto_manager struct manager m = { .cmd = cmd, .v = v, .machine = MACHINE_NONE };
 	struct err why;
 	if (open_manager(&m, 0, err) < 0)
 		return -1;
@@ -661,9 +661,7 @@ static int run_preflight(void *values, char **args, size_t count, struct err *er
 static int run_hold(void *values, char **args, size_t count, struct err *err)
 {
 	struct driver_manager_values *v = values;
-	auto_manager struct manager m = { .cmd = &cmd_driver_manager_hold,
-					  .v = v,
-					  .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
+	auto_manager struct manager m = { .cmd = &cmd_driver_manager_hold, .v = v, .machine = MACHINE_NONE };
 	const char *word = count ? args[0] : "";
 	bool is_leaving = str_eq(word, LEAVING), is_starting = str_eq(word, STARTING);
 	if (*word && !is_leaving && !is_starting)

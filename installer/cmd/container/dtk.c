@@ -64,12 +64,12 @@ struct dtk_builder {
 	struct scratch made; // a layout
 	struct layout layout;
 };
-#define DTK_BUILDER_NONE                                                            \
-	((struct dtk_builder){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-			       .shared = ROOT_NONE,                                 \
-			       .place = ROOT_NONE,                                  \
-			       .state = ROOT_NONE,                                  \
-			       .made = SCRATCH_NONE,                                \
+#define DTK_BUILDER_NONE                                \
+	((struct dtk_builder){ .machine = MACHINE_NONE, \
+			       .shared = ROOT_NONE,     \
+			       .place = ROOT_NONE,      \
+			       .state = ROOT_NONE,      \
+			       .made = SCRATCH_NONE,    \
 			       .layout = LAYOUT_NONE })
 
 static void drop_request(struct dtk_builder *t)

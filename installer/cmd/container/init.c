@@ -132,7 +132,7 @@ static void init_note(void *ctx, const char *text)
 // 1 = there is something to install or to adopt, 0 = nothing, until the agent gets an order.
 static int request_for_agent(struct job_values *v, struct err *err)
 {
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_facts struct facts f = { 0 };
 	auto_root struct root state = ROOT_NONE;
 	struct target last = { 0 };
@@ -476,10 +476,9 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	struct values *v = values;
-	auto_init_start struct init_start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-						.gpu_operator_pod = GPU_OPERATOR_POD_NONE,
-						.xid = SERVICE_XID_NONE,
-						.values = v };
+	auto_init_start struct init_start s = {
+		.machine = MACHINE_NONE, .gpu_operator_pod = GPU_OPERATOR_POD_NONE, .xid = SERVICE_XID_NONE, .values = v
+	};
 	sigset_t signals;
 	if (init_start_open(v, &s, err) < 0)
 		return -1;

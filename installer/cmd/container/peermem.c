@@ -66,7 +66,7 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root state = ROOT_NONE;
 	auto_progress struct progress progress = show_progress_log();
 	if (machine_open(&v->common, &m, err) < 0 || job_state_existing(v->state_dir, &m, &state, err) < 0)
@@ -92,7 +92,7 @@ static int run_peermem_probe(void *values, char **args, size_t count, struct err
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	struct peermem_status look;
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;

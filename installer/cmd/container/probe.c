@@ -32,7 +32,7 @@ static int run_probe(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root dev_root = ROOT_NONE, pulse_dir = ROOT_NONE;
 	auto_str char *why = NULL;
 	const struct question *q = NULL;

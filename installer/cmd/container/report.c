@@ -210,7 +210,7 @@ static int run_report(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	auto_report struct report r = { .node = v->node ? v->node : "",
 					.has_labels = v->has_labels,
-					.machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
+					.machine = MACHINE_NONE };
 	uint64_t dropped;
 	(void)args, (void)count;
 	if (!*r.node && !v->has_labels)

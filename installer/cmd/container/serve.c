@@ -51,9 +51,7 @@ struct serve { // for the callback, which runs in one thread
 	bool has_page;
 	struct login *login; // NULL = without one
 };
-#define SERVE_NONE       \
-	((struct serve){ \
-		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .dev_root = ROOT_NONE, .pulse_dir = ROOT_NONE })
+#define SERVE_NONE ((struct serve){ .machine = MACHINE_NONE, .dev_root = ROOT_NONE, .pulse_dir = ROOT_NONE })
 
 static void serve_done(struct serve *s)
 {

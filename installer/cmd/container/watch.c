@@ -257,7 +257,7 @@ static void publish_kernel_report(const struct watch_values *v, const struct onc
 static int watch_once(const struct watch_values *v, struct err *err)
 {
 	auto_once struct once o = { .values = v,
-				    .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+				    .machine = MACHINE_NONE,
 				    .state = ROOT_NONE,
 				    .patches = ROOT_NONE,
 				    .lock = -1,

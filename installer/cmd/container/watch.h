@@ -21,10 +21,8 @@ struct watch_part {
 	struct strv roots;
 	struct service_kernels kernels;
 };
-#define WATCH_PART_NONE                                                            \
-	((struct watch_part){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-			      .state = ROOT_NONE,                                  \
-			      .kernels = SERVICE_KERNELS_NONE })
+#define WATCH_PART_NONE \
+	((struct watch_part){ .machine = MACHINE_NONE, .state = ROOT_NONE, .kernels = SERVICE_KERNELS_NONE })
 // tables, values: options that are passed on to the child, as far as it knows them. NULL: the running command is
 // `watch`, and the child gets its arguments and reads the configuration, which may be another one by then.
 // ret must stay where it is.

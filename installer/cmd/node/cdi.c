@@ -53,7 +53,7 @@ static int run_cdi_generate(void *values, char **args, size_t count, struct err 
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_json json_t *json = NULL;
 	auto_str char *rival = NULL;
 	struct err ignored;

@@ -22,7 +22,7 @@ static int open_container_root(const struct values *v, struct machine *m, struct
 
 static int run_links(void *values, char **args, size_t count, struct err *err)
 {
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root root = ROOT_NONE;
 	auto_strv struct strv kept = { 0 };
 	if (open_container_root(values, &m, &root, err) < 0)
@@ -47,7 +47,7 @@ static void limit_container(const struct values *v, const struct machine *m, con
 
 static int run_ldcache(void *values, char **args, size_t count, struct err *err)
 {
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root root = ROOT_NONE;
 	const struct values *v = values;
 	auto_strv struct strv folders = { 0 };

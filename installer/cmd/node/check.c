@@ -137,7 +137,7 @@ static int run_check(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	struct check_job c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+	struct check_job c = { .machine = MACHINE_NONE,
 			       .state = ROOT_NONE,
 			       .patches = ROOT_NONE,
 			       .work = SCRATCH_NONE,

@@ -60,7 +60,7 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	const struct values *v = values;
 	const struct module_key key = job_module_key(&v->job);
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_job_temp_state struct job_temp_state spare = JOB_TEMP_STATE_NONE;
 	auto_root struct root state = ROOT_NONE;
 	auto_doctor_findings struct doctor_findings f = { 0 };

@@ -64,7 +64,7 @@ static int run_holders(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_modules struct modules loaded = { 0 };
 	auto_str char *release = NULL;
 	struct holders h = { 0 };
@@ -120,7 +120,7 @@ static int run_unload(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_progress struct progress progress = show_progress_log();
 	auto_strv struct strv unloaded = { 0 };
 	auto_holders struct holders h = { 0 };

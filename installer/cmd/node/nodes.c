@@ -67,7 +67,7 @@ static int run_nodes(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_devices struct devices d = { 0 };
 	if (machine_open(&v->common, &m, err) < 0 || make_device_nodes(v, &m, &d, err) < 0)
 		return -1;

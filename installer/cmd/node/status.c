@@ -215,7 +215,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
 	auto_root struct root dev_root = ROOT_NONE, state = ROOT_NONE;

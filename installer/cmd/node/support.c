@@ -239,7 +239,7 @@ static int run_support(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root state = ROOT_NONE;
 	auto_str char *state_dir = NULL, *host = NULL;
 	const char *node = getenv("NODE_NAME");

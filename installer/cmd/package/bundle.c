@@ -70,7 +70,7 @@ static int report_outcome(const char *file, const struct bundle_report *r)
 static int run_bundle_verify(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root dir = ROOT_NONE;
 	auto_trust struct trust trust = { 0 };
 	auto_bundle_report struct bundle_report report = { 0 };

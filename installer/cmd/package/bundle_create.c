@@ -158,10 +158,9 @@ static int sign_packages(const struct bundle_job *c, unsigned days, time_t now, 
 static int run_bundle_create(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	auto_bundle_job struct bundle_job c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-						.state = ROOT_NONE,
-						.work = SCRATCH_NONE,
-						.layout = LAYOUT_NONE };
+	auto_bundle_job struct bundle_job c = {
+		.machine = MACHINE_NONE, .state = ROOT_NONE, .work = SCRATCH_NONE, .layout = LAYOUT_NONE
+	};
 	unsigned days = v->days ? v->days : DAYS_DEFAULT;
 	(void)args, (void)count;
 	if (open_bundle_job(v, &c, err) < 0 || collect_contents(v, &c, err) < 0)

@@ -144,7 +144,7 @@ static int check_state(const struct module_cert *cert, enum enroll_state state, 
 static int run_trust_enroll(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_host struct host host = { 0 };
 	auto_module_cert struct module_cert cert = { 0 };
 	auto_strv struct strv notes = { 0 };

@@ -36,9 +36,7 @@ struct fetch_job {
 	struct origin origin;
 	struct output output;
 };
-#define FETCH_JOB_NONE       \
-	((struct fetch_job){ \
-		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .output = OUTPUT_NONE })
+#define FETCH_JOB_NONE ((struct fetch_job){ .machine = MACHINE_NONE, .state = ROOT_NONE, .output = OUTPUT_NONE })
 
 static void fetch_job_done(struct fetch_job *f)
 {

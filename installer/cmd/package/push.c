@@ -54,10 +54,9 @@ static int run_push(void *values, char **args, size_t count, struct err *err)
 	const struct job_values job = { .state_dir = v->state_dir };
 	auto_str char *from = origin_name(args[0]), *to = origin_name(args[1]);
 	auto_strv struct strv all = { 0 };
-	auto_push_job struct push_job p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-					    .state = ROOT_NONE,
-					    .work = SCRATCH_NONE,
-					    .layout = LAYOUT_NONE };
+	auto_push_job struct push_job p = {
+		.machine = MACHINE_NONE, .state = ROOT_NONE, .work = SCRATCH_NONE, .layout = LAYOUT_NONE
+	};
 	(void)count;
 	if (machine_open(&v->remote.common, &p.machine, err) < 0 ||
 	    remote_access_open(&v->remote, &p.remote, err) < 0 ||

@@ -226,7 +226,7 @@ static int list_store(const struct store_values *v, struct listing *l, struct er
 
 static bool has_store(const struct store_values *v)
 {
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root state = ROOT_NONE;
 	struct err ignored; // store_session_open() tells it
 	return machine_open(&v->common, &m, &ignored) < 0 || job_state_if_any(v->state_dir, &m, &state, &ignored) < 0 ||

@@ -19,11 +19,9 @@ struct store_session {
 	struct store_roots roots;
 	struct oci_index index;
 };
-#define STORE_SESSION_NONE                                                            \
-	((struct store_session){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-				 .spare = JOB_TEMP_STATE_NONE,                        \
-				 .state = ROOT_NONE,                                  \
-				 .store = STORE_NONE })
+#define STORE_SESSION_NONE       \
+	((struct store_session){ \
+		.machine = MACHINE_NONE, .spare = JOB_TEMP_STATE_NONE, .state = ROOT_NONE, .store = STORE_NONE })
 int store_session_open(const struct store_values *values, struct store_session *ret, struct err *err);
 void store_session_done(struct store_session *d);
 #define auto_store_session __attribute__((cleanup(store_session_done)))

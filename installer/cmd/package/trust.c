@@ -40,7 +40,7 @@ static const struct opt remove_opts[] = {
 // 1 = there, 0 = absent.
 static int open_trust_dir(const struct values *v, struct root *ret, struct err *err)
 {
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;
 	return trust_dir(&m.host, v->dir, ret, err);
@@ -49,7 +49,7 @@ static int open_trust_dir(const struct values *v, struct root *ret, struct err *
 static int run_trust_add(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root dir = ROOT_NONE;
 	auto_str char *pem = NULL;
 	char id[DIGEST_HEX + 1];
@@ -145,7 +145,7 @@ static int run_trust_ls(void *values, char **args, size_t count, struct err *err
 // Must not create a store.
 static bool has_store(const struct values *v)
 {
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_machine struct machine m = MACHINE_NONE;
 	auto_root struct root dir = ROOT_NONE;
 	struct err ignored;
 	if (v->state_dir)
