@@ -4,7 +4,6 @@
 // a process is the recorded one only if pid, start time and program match.
 #pragma once
 #include "base/formats/json.h"
-#include "base/process/progress.h"
 #include "daemons/daemon_process.h"
 
 struct daemon_entry {
@@ -50,9 +49,7 @@ bool daemon_record_owned(const struct daemon_record *r, const struct root *kern)
 // back in between, and after the unload there is no driver to start one for. If the unload fails all the same, the
 // supervisor starts them again when it gets the lock; without a supervisor, the unloading process does.
 struct daemon_stop {
-	const struct root *host, *kern;
-	const struct sys *sys;
-	struct progress *progress;
+	const struct node *node;
 	struct daemon_record record;
 	struct strv ended; // names
 };

@@ -113,10 +113,10 @@ static int look_for_holders(const struct holders_wait *d, struct modules *loaded
 	modules_done(loaded);
 	holders_done(holders);
 	*loaded = (struct modules){ 0 };
-	if (modules_read(d->host, d->kern, d->release, loaded, err) < 0 ||
-	    holders_find(d->kern, loaded, holders, err) < 0)
+	if (modules_read(d->node->host, d->node->kern, d->node->release, loaded, err) < 0 ||
+	    holders_find(d->node->kern, loaded, holders, err) < 0)
 		return -1;
-	int ours = holders_wait_omit_daemons(d->host, d->kern, holders, err);
+	int ours = holders_wait_omit_daemons(d->node->host, d->node->kern, holders, err);
 	if (ours < 0)
 		return -1;
 	*ret_who = holders_wait_blocker(d->policy, loaded, holders, ours > 0);
@@ -143,14 +143,14 @@ int holders_wait_check(const struct holders_wait *d, struct modules *ret_loaded,
 // The pid may belong to another process by now: check it again through the pidfd, which cannot change.
 static int stop_holder(const struct holders_wait *d, const struct holder *h, struct err *err)
 {
-	auto_fd int process = d->sys->process_open(d->sys, h->pid);
+	auto_fd int process = d->node->sys->process_open(d->node->sys, h->pid);
 	if (process < 0)
 		return errno == ESRCH ? 0 : err_set(err, errno, "open process %d", h->pid);
-	if (!h->start || h->pid == 1 || proc_start_time(d->kern, h->pid) != h->start)
+	if (!h->start || h->pid == 1 || proc_start_time(d->node->kern, h->pid) != h->start)
 		return 0;
-	if (d->sys->process_signal(d->sys, process, h->pid, SIGTERM) < 0 && errno != ESRCH)
+	if (d->node->sys->process_signal(d->node->sys, process, h->pid, SIGTERM) < 0 && errno != ESRCH)
 		return err_set(err, errno, "signal process %d", h->pid);
-	progress_note(d->progress, "sent SIGTERM to pid %d %s", h->pid, h->comm);
+	progress_note(d->node->progress, "sent SIGTERM to pid %d %s", h->pid, h->comm);
 	return 0;
 }
 
@@ -160,8 +160,8 @@ static int check_pid_namespace(const struct holders_wait *d, struct err *err)
 	struct err ignored;
 	uint64_t pid;
 	auto_str char *self = NULL;
-	if (d->sys->record || (root_readlink(d->kern, "proc/self", &self, &ignored) > 0 && str_u64(self, 10, &pid) &&
-			       (pid_t)pid == getpid()))
+	if (d->node->sys->record || (root_readlink(d->node->kern, "proc/self", &self, &ignored) > 0 &&
+				     str_u64(self, 10, &pid) && (pid_t)pid == getpid()))
 		return 0;
 	return err_set(err, E_RIGHTS,
 		       "cannot stop holders: proc shows the processes of another pid namespace (hostPID is needed)");
@@ -203,7 +203,7 @@ int holders_wait(const struct holders_wait *d, struct holders *ret, struct err *
 			return refuse_in_use(who, ret, err);
 		if (str_eq(who, told) && now - told_ms < TELL_MS)
 			continue;
-		progress_note(d->progress, "waiting for users of the driver: %s", who);
+		progress_note(d->node->progress, "waiting for users of the driver: %s", who);
 		free(told);
 		told = TAKE(who);
 		told_ms = now;

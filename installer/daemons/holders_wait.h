@@ -5,8 +5,7 @@
 // count (one open of /dev/nvidia0 counts three). The counts only show that there is a user who is not visible from
 // here: a process of another pid namespace, or a part of the kernel.
 #pragma once
-#include "base/process/progress.h"
-#include "base/process/sys.h"
+#include "base/process/node.h"
 #include "holders/holders.h"
 
 enum holders_policy {
@@ -17,12 +16,9 @@ enum holders_policy {
 };
 
 struct holders_wait {
-	const struct root *host, *kern;
-	const struct sys *sys;
-	const char *release; // of the running kernel
+	const struct node *node;
 	enum holders_policy policy;
 	int timeout_ms; // of holders_wait()
-	struct progress *progress;
 };
 
 bool holders_wait_parse(const char *text, enum holders_policy *ret); // "refuse", "wait", "stop"

@@ -80,11 +80,11 @@ static int refuse_held_device(const struct unbind_work *w, const struct unbound_
 		struct err ignored;
 		auto_strv struct strv names = { 0 };
 		auto_str char *path = str_fmt("sys/bus/%s/devices/%s/%s", d->bus, d->name, classes[i][0]);
-		root_list(w->kern, path, &names, &ignored);
+		root_list(w->node->kern, path, &names, &ignored);
 		for (size_t j = 0; j < names.count; j++)
 			strv_add(&nodes, str_fmt("%s/%s", classes[i][1], names.items[j]));
 	}
-	int r = holders_of(w->kern, &nodes, &h, err);
+	int r = holders_of(w->node->kern, &nodes, &h, err);
 	if (r <= 0)
 		return r;
 	auto_str char *who = holder_text(&h.items[0]);
@@ -112,7 +112,7 @@ static int write_call(const void *ctx)
 static int write_attribute(const struct unbind_work *w, struct unbound_device *d, const char *path, const char *text,
 			   struct err *err)
 {
-	struct write x = { w->sys, attribute_root(w->host, w->kern, path), path, text };
+	struct write x = { w->node->sys, attribute_root(w->node->host, w->node->kern, path), path, text };
 	struct bounded_result result;
 	if (bounded_call(write_call, &x, w->timeout_ms, &result, err) < 0)
 		return -1;
@@ -133,8 +133,8 @@ int unbind_check(const struct unbind_work *w, const struct gpus *gpus, struct er
 {
 	for (size_t i = 0; i < gpus->count; i++) {
 		auto_str char *path = override_path("pci", gpus->items[i].address);
-		if (is_unbind_due(&gpus->items[i]) && root_exists(w->kern, path) &&
-		    attribute_check(w->host, w->kern, path, err) < 0)
+		if (is_unbind_due(&gpus->items[i]) && root_exists(w->node->kern, path) &&
+		    attribute_check(w->node->host, w->node->kern, path, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -150,7 +150,7 @@ static int set_override(const struct unbind_work *w, struct unbound_device *d, c
 static int claim_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
 	auto_str char *path = override_path(d->bus, d->name), *text = NULL;
-	if (root_line(w->kern, path, &text, err) < 0)
+	if (root_line(w->node->kern, path, &text, err) < 0)
 		return -1;
 	if (set_override(w, d, OURS, err) < 0)
 		return -1;
@@ -168,7 +168,7 @@ static int unbind_device(const struct unbind_work *w, struct unbound_device *d, 
 {
 	if (write_bind(w, d, "unbind", err) < 0)
 		return -1;
-	auto_str char *still = bound_driver_name(w->kern, d->bus, d->name);
+	auto_str char *still = bound_driver_name(w->node->kern, d->bus, d->name);
 	if (still)
 		return err_set(err, E_BOUND, "%s is still bound to %s after it was unbound", d->name, still);
 	d->is_unbound = true;
@@ -180,16 +180,16 @@ static int unload_old_module(const struct unbind_work *w, const struct unbound_d
 			     struct err *err)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/drivers/%s/module", d->bus, d->driver);
-	auto_str char *module = link_name(w->kern, path);
-	if (!module || strv_has(ret, module) || !provider_has(w->host, w->release, module))
+	auto_str char *module = link_name(w->node->kern, path);
+	if (!module || strv_has(ret, module) || !provider_has(w->node->host, w->node->release, module))
 		return 0;
-	int r = unload_module(w->sys, w->kern, module, w->timeout_ms, err);
+	int r = unload_module(w->node->sys, w->node->kern, module, w->timeout_ms, err);
 	if (r > 0)
 		strv_add(ret, TAKE(module));
 	else if (r < 0 && err->code == E_WEDGED)
 		return -1;
 	else if (r < 0)
-		progress_note(w->progress, "%s stays loaded: %s", module, err->text);
+		progress_note(w->node->progress, "%s stays loaded: %s", module, err->text);
 	return 0;
 }
 
@@ -208,13 +208,13 @@ int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct 
 	for (size_t i = 0; i < gpus->count; i++) {
 		struct err why;
 		const char *name = gpus->items[i].framebuffer;
-		char *driver = name ? bound_driver_name(w->kern, "platform", name) : NULL;
+		char *driver = name ? bound_driver_name(w->node->kern, "platform", name) : NULL;
 		if (!driver)
 			continue;
 		add_unbound_device(r, "platform", name, driver);
 		struct unbound_device *d = &r->items[r->count - 1];
 		if (refuse_held_device(w, d, &why) < 0 || unbind_device(w, d, &why) < 0)
-			progress_note(w->progress, "%s stays bound: %s", name, why.text);
+			progress_note(w->node->progress, "%s stays bound: %s", name, why.text);
 	}
 	for (size_t i = 0; i < r->count; i++)
 		if (r->items[i].is_unbound && unload_old_module(w, &r->items[i], &r->modules, err) < 0)
@@ -230,7 +230,7 @@ int unbind_finish(const struct unbind_work *w, struct unbound *r, struct err *er
 			continue;
 		// A driver that is loaded already does not probe the device by itself.
 		auto_str char *probe = str_fmt("sys/bus/%s/drivers_probe", d->bus);
-		auto_str char *now = bound_driver_name(w->kern, d->bus, d->name);
+		auto_str char *now = bound_driver_name(w->node->kern, d->bus, d->name);
 		if ((!now && write_attribute(w, d, probe, d->name, err) < 0) ||
 		    set_override(w, d, d->override, err) < 0)
 			return -1;
@@ -245,11 +245,12 @@ void unbind_finish_interrupted(const struct unbind_work *w, const struct gpus *g
 		struct err err;
 		const char *address = gpus->items[i].address;
 		auto_str char *path = override_path("pci", address), *text = NULL;
-		if (!gpu_is_ours(&gpus->items[i]) || root_line(w->kern, path, &text, &err) <= 0 || !str_eq(text, OURS))
+		if (!gpu_is_ours(&gpus->items[i]) || root_line(w->node->kern, path, &text, &err) <= 0 ||
+		    !str_eq(text, OURS))
 			continue;
 		add_unbound_device(&left, "pci", address, str_dup(OURS));
 		if (set_override(w, &left.items[left.count - 1], "", &err) < 0)
-			progress_note(w->progress, "driver_override is not cleared: %s", err.text);
+			progress_note(w->node->progress, "driver_override is not cleared: %s", err.text);
 	}
 }
 
@@ -261,7 +262,7 @@ static void append_problem(char **problem, const struct err *err)
 // Loading its module may have bound the device already.
 static int rebind_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
-	auto_str char *now = bound_driver_name(w->kern, d->bus, d->name);
+	auto_str char *now = bound_driver_name(w->node->kern, d->bus, d->name);
 	if (str_eq(now, d->driver))
 		return 0;
 	if (now)
@@ -277,7 +278,8 @@ void unbind_restore(const struct unbind_work *w, struct unbound *r, char **probl
 		    set_override(w, &r->items[i], r->items[i].override, &err) < 0)
 			append_problem(problem, &err);
 	for (size_t i = r->modules.count; i-- > 0;)
-		if (provider_load(w->host, w->kern, w->sys, w->release, r->modules.items[i], 0, &err) < 0)
+		if (provider_load(w->node->host, w->node->kern, w->node->sys, w->node->release, r->modules.items[i], 0,
+				  &err) < 0)
 			append_problem(problem, &err);
 	for (size_t i = 0; i < r->count; i++)
 		if (r->items[i].is_unbound && rebind_device(w, &r->items[i], &err) < 0)

@@ -8,16 +8,12 @@
 // driver_override (Documentation/ABI/testing/sysfs-bus-pci) keeps the old driver from binding in between; its old
 // value is restored once the NVIDIA driver has the device, or when the device is given back.
 #pragma once
-#include "base/process/progress.h"
-#include "base/process/sys.h"
+#include "base/process/node.h"
 #include "host/pci.h"
 
 struct unbind_work {
-	const struct root *host, *kern;
-	const struct sys *sys;
-	const char *release; // of the running kernel, whose tree a module can be loaded from again
-	int timeout_ms;      // for one call into the kernel
-	struct progress *progress;
+	const struct node *node; // .release: whose tree a module can be loaded from again
+	int timeout_ms;          // for one call into the kernel
 };
 
 struct unbound_device {

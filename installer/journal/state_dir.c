@@ -16,12 +16,9 @@ void state_dir_done(struct state_dir *m)
 	*m = STATE_DIR_NONE;
 }
 
-void state_dir_init(struct state_dir *m, const struct root *host, const struct root *kern, struct progress *progress,
-		    bool is_allowed)
+void state_dir_init(struct state_dir *m, const struct node *node, bool is_allowed)
 {
-	m->host = host;
-	m->kern = kern;
-	m->progress = progress;
+	m->node = node;
 	m->is_allowed = is_allowed;
 }
 
@@ -54,12 +51,12 @@ int state_dir_memory_room(const struct state_dir *m, uint64_t bytes, struct err 
 	auto_root struct root dir = ROOT_NONE;
 	struct jobs_facts memory;
 	struct statvfs fs;
-	if (open_memory_dir(m->host, &dir, err) < 0)
+	if (open_memory_dir(m->node->host, &dir, err) < 0)
 		return -1;
 	if (fstatvfs(dir.fd, &fs) < 0)
 		return err_set(err, errno, "check the free space of '%s'", dir.name);
 	uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
-	jobs_read(m->kern, &memory);
+	jobs_read(m->node->kern, &memory);
 	if (room < bytes)
 		return err_set(err, E_NO_SPACE, "'%s' has %llu bytes free, %llu are needed", dir.name,
 			       (unsigned long long)room, (unsigned long long)bytes);
@@ -77,11 +74,11 @@ int state_dir_stage(struct state_dir *m, const struct layout *from, const struct
 		return done;
 	struct err why = *err;
 	if (state_dir_memory_room(m, state_dir_package_bytes(p), err) < 0 ||
-	    (m->root.fd < 0 && open_memory_dir(m->host, &m->root, err) < 0) ||
+	    (m->root.fd < 0 && open_memory_dir(m->node->host, &m->root, err) < 0) ||
 	    unpack_package(from, &m->root, p, err) < 0)
 		return err_wrap(err, "'%s' cannot be written (%s), and unpacking in memory failed", state->name,
 				why.text);
-	progress_note(m->progress,
+	progress_note(m->node->progress,
 		      "'%s' cannot be written (%s): driver %s is unpacked in memory; next: " STATE_DIR_NEXT,
 		      state->name, why.text, p->key.driver);
 	return 0;

@@ -4,13 +4,12 @@
 // which is memory, and so is the journal of the run (journal_keep). Replacing a loaded driver waits until the disk
 // works.
 #pragma once
-#include "base/process/progress.h"
+#include "base/process/node.h"
 #include "precompiled/package/unpack.h"
 
 struct state_dir {
-	const struct root *host, *kern; // borrowed
-	struct progress *progress;
-	struct root root; // run/kmodsmith, once something was unpacked there
+	const struct node *node; // borrowed
+	struct root root;        // run/kmodsmith, once something was unpacked there
 	bool is_allowed;
 };
 #define STATE_DIR_NONE ((struct state_dir){ .root = ROOT_NONE })
@@ -20,8 +19,7 @@ void state_dir_done(struct state_dir *m);
 #define STATE_DIR_NEXT "look at `df` and `dmesg`, then free space or `mount -o remount,rw`"
 
 // is_allowed: no driver is loaded.
-void state_dir_init(struct state_dir *m, const struct root *host, const struct root *kern, struct progress *progress,
-		    bool is_allowed);
+void state_dir_init(struct state_dir *m, const struct node *node, bool is_allowed);
 // The write failed because of the disk, not because of the data.
 bool state_dir_is_disk_error(const struct err *err);
 // unpack_package() in state, or in memory if that cannot be written and memory is allowed. m must outlive the

@@ -51,15 +51,15 @@ static bool has_network_adapter(const struct root *kern)
 static void write_peermem_file(const struct peermem *p, const struct err *failure)
 {
 	struct err why;
-	auto_str char *boot = boot_record_id(p->kern);
+	auto_str char *boot = boot_record_id(p->node->kern);
 	auto_json json_t *error = failure ? json_pack("{s:s, s:o}", "code", err_info(failure->code)->name, "text",
 						      json_text(failure->text)) :
 					    json_null();
 	auto_json json_t *file =
 		json_pack("{s:s, s:o, s:f, s:i, s:b, s:O}", "state", states[p->now], "why", json_text(p->why),
 			  "deadline", p->deadline, "pid", (int)getpid(), "dma_buf", p->has_dma_buf, "error", error);
-	if (boot_record_write(p->host, FILE_NAME, boot, file, &why) < 0)
-		progress_note(p->progress, "cannot record the state of nvidia-peermem: %s", why.text);
+	if (boot_record_write(p->node->host, FILE_NAME, boot, file, &why) < 0)
+		progress_note(p->node->progress, "cannot record the state of nvidia-peermem: %s", why.text);
 }
 
 // An unchanged state is neither logged nor written.
@@ -71,7 +71,7 @@ static void enter_peermem_state(struct peermem *p, enum peermem_state now, const
 	snprintf(p->why, sizeof(p->why), "%s", why);
 	if (now != PEERMEM_WAITING)
 		p->deadline = 0;
-	progress_note(p->progress, "nvidia-peermem: %s: %s", states[now], why);
+	progress_note(p->node->progress, "nvidia-peermem: %s: %s", states[now], why);
 	write_peermem_file(p, NULL);
 }
 
@@ -102,8 +102,8 @@ static int wait_for_driver(struct peermem *p, const char *what, struct err *err)
 static bool is_network_ready(const struct peermem *p)
 {
 	static const char FLAG[] = "run/mellanox/drivers/.driver-ready";
-	return p->is_host_mofed ? is_module_live(p->kern, "mlx5_core") :
-				  root_exists(p->kern, FLAG) || root_exists(p->host, FLAG);
+	return p->is_host_mofed ? is_module_live(p->node->kern, "mlx5_core") :
+				  root_exists(p->node->kern, FLAG) || root_exists(p->node->host, FLAG);
 }
 
 // The loaded module is that of the driver. Without srcversions to compare, any loaded one counts.
@@ -119,19 +119,20 @@ static int replace_peermem(const struct peermem *p, const struct facts *facts, c
 {
 	const struct loaded_module *now = modules_find(&facts->loaded, MODULE);
 	auto_journal struct journal j = { 0 };
-	if (p->state &&
-	    (journal_find(p->host, p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
+	if (p->node->state && (journal_find(p->node->host, p->node->state, &j, err) < 0 ||
+			       journal_check_wedged(&j, facts->host.boot_id, err) < 0))
 		return -1;
 	if (now)
-		progress_note(p->progress, "nvidia-peermem: %s is loaded, the driver's is %s: replacing it",
+		progress_note(p->node->progress, "nvidia-peermem: %s is loaded, the driver's is %s: replacing it",
 			      now->srcversion, f->module.srcversion);
-	int r = now ? unload_module(p->sys, p->kern, "nvidia_peermem", p->unload_timeout_ms, err) : 0;
+	int r = now ? unload_module(p->node->sys, p->node->kern, "nvidia_peermem", p->unload_timeout_ms, err) : 0;
 	for (size_t i = 0; i < f->needs.count && r >= 0; i++)
-		r = provider_load(p->host, p->kern, p->sys, facts->host.release, f->needs.items[i], 0, err);
-	if (r >= 0 && load_module(p->sys, p->kern, &f->module, params, 0, err) >= 0)
+		r = provider_load(p->node->host, p->node->kern, p->node->sys, facts->host.release, f->needs.items[i], 0,
+				  err);
+	if (r >= 0 && load_module(p->node->sys, p->node->kern, &f->module, params, 0, err) >= 0)
 		return 0;
-	if (p->state)
-		unload_record_wedge(p->host, p->state, &j, facts->host.boot_id, p->progress, err);
+	if (p->node->state)
+		unload_record_wedge(p->node->host, p->node->state, &j, facts->host.boot_id, p->node->progress, err);
 	return -1;
 }
 
@@ -143,42 +144,41 @@ static int load_peermem(struct peermem *p, struct err *err)
 	auto_state_dir struct state_dir memory = STATE_DIR_NONE;
 	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
 	auto_module_params struct module_params params = { 0 };
-	if (facts_read(p->host, p->kern, &facts, err) < 0 ||
-	    module_params_read(p->host, p->kern, p->kern, &none, NULL, &params, err) < 0)
+	if (facts_read(p->node->host, p->node->kern, &facts, err) < 0 ||
+	    module_params_read(p->node->host, p->node->kern, p->node->kern, &none, NULL, &params, err) < 0)
 		return -1;
-	state_dir_init(&memory, p->host, p->kern, p->progress, true);
-	if (peermem_module_find(p->host, p->state, p->trust_dir, &memory, &facts, &f, err) < 0) {
-		if (!is_module_live(p->kern, "nvidia_peermem"))
+	state_dir_init(&memory, p->node, true);
+	if (peermem_module_find(p->node, p->trust_dir, &memory, &facts, &f, err) < 0) {
+		if (!is_module_live(p->node->kern, "nvidia_peermem"))
 			return -1;
 		if (err->code != E_NOT_FOUND)
-			progress_note(p->progress, "nvidia-peermem: cannot compare the loaded module, leaving it: %s",
-				      err->text);
+			progress_note(p->node->progress,
+				      "nvidia-peermem: cannot compare the loaded module, leaving it: %s", err->text);
 		return 0;
 	}
 	p->has_dma_buf = f.has_dma_buf;
 	if (is_loaded_right(&facts, &f))
 		return 0;
 	auto_str char *text = module_params_text(&params, MODULE);
-	if (peermem_module_prove(p->host, p->kern, &facts, &f, err) < 0 ||
-	    replace_peermem(p, &facts, &f, text, err) < 0)
+	if (peermem_module_prove(p->node, &facts, &f, err) < 0 || replace_peermem(p, &facts, &f, text, err) < 0)
 		return -1;
-	progress_note(p->progress, "nvidia-peermem: loaded from %s", f.from);
+	progress_note(p->node->progress, "nvidia-peermem: loaded from %s", f.from);
 	return 0;
 }
 
 int peermem_step(struct peermem *p, struct err *err)
 {
-	if (p->is_looked_at && is_module_live(p->kern, "nvidia_peermem")) {
+	if (p->is_looked_at && is_module_live(p->node->kern, "nvidia_peermem")) {
 		enter_peermem_state(p, PEERMEM_LOADED, "the kernel has it");
 		return 1;
 	}
 	if (p->now == PEERMEM_LOADED)
-		progress_note(p->progress, "nvidia-peermem: no longer loaded, loading it again");
-	if (!has_network_adapter(p->kern)) {
+		progress_note(p->node->progress, "nvidia-peermem: no longer loaded, loading it again");
+	if (!has_network_adapter(p->node->kern)) {
 		enter_peermem_state(p, PEERMEM_NONE, "no PCI device of vendor 15b3 (NVIDIA networking)");
 		return 1;
 	}
-	if (!is_module_live(p->kern, "nvidia"))
+	if (!is_module_live(p->node->kern, "nvidia"))
 		return wait_for_driver(p, "the NVIDIA driver", err);
 	if (!is_network_ready(p))
 		return wait_for_driver(p,
@@ -186,7 +186,7 @@ int peermem_step(struct peermem *p, struct err *err)
 					       "the host's network driver (mlx5_core)" :
 					       "the network driver's container (/run/mellanox/drivers/.driver-ready)",
 				       err);
-	auto_fd int lock = node_lock_take(p->host, NODE_LOCK_CHANGE, err);
+	auto_fd int lock = node_lock_take(p->node->host, NODE_LOCK_CHANGE, err);
 	if (lock < 0 && err->code == E_LOCKED) // another process is installing the driver, and will finish in a while
 		return wait_for_driver(p, "a change of the driver that is under way", err);
 	if (lock < 0 || load_peermem(p, err) < 0)

@@ -7,20 +7,17 @@
 // state: none (nothing to do on this machine), waiting, loaded, failed; deadline: of the wait or load in progress,
 // in seconds of this boot; dma_buf: the driver can share memory without nvidia-peermem; error: of a failure.
 #pragma once
-#include "base/process/progress.h"
+#include "base/process/node.h"
 #include "host/module_params.h"
 
 enum peermem_state { PEERMEM_NONE, PEERMEM_WAITING, PEERMEM_LOADED, PEERMEM_FAILED };
 
 struct peermem {
-	const struct root *host, *kern;
-	const struct root *state; // holds the store; NULL = there is none
-	const char *trust_dir;    // as of trust_dir()
-	const struct sys *sys;
-	bool is_host_mofed; // the network driver is the host's, and not a container's
-	int timeout_ms;     // for each wait
+	const struct node *node; // .state: holds the store; NULL = there is none
+	const char *trust_dir;   // as of trust_dir()
+	bool is_host_mofed;      // the network driver is the host's, and not a container's
+	int timeout_ms;          // for each wait
 	int unload_timeout_ms;
-	struct progress *progress;
 	// Of peermem_step(), zero at first.
 	enum peermem_state now;
 	bool is_looked_at; // the loaded module has been compared with the driver's file

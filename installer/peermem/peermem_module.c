@@ -66,9 +66,9 @@ static int read_from_package(const struct package *p, const char *module, struct
 	return err_set(err, E_NOT_FOUND, "package %s has no %s", p->place, module);
 }
 
-static int find_peermem_in_store(const struct root *host, const struct root *state, const char *trust_dir,
-				 struct state_dir *memory, const struct facts *facts, struct peermem_module *f,
-				 struct err *distrust, struct err *err)
+static int find_peermem_in_store(const struct node *node, const char *trust_dir, struct state_dir *memory,
+				 const struct facts *facts, struct peermem_module *f, struct err *distrust,
+				 struct err *err)
 {
 	auto_store struct store store = STORE_NONE;
 	auto_trust_now struct trust_now trust = { 0 };
@@ -81,20 +81,20 @@ static int find_peermem_in_store(const struct root *host, const struct root *sta
 					   .build_id = facts->host.build_id,
 					   .srcversion = now ? now->srcversion : NULL,
 					   .modules = &modules };
-	if (!state || !root_exists(state, "store"))
+	if (!node->state || !root_exists(node->state, "store"))
 		return 0;
-	if (store_open(state, 0, &store, err) < 0)
+	if (store_open(node->state, 0, &store, err) < 0)
 		return -1;
 	int r = store_find(&store, &want, &f->package, err);
 	if (r <= 0)
 		return r;
-	trust_now(host, trust_dir, &trust);
+	trust_now(node->host, trust_dir, &trust);
 	if (provenance_check(&store.layout, f->package.manifest.digest, &trust, NULL, distrust) < 0) {
 		package_done(&f->package);
 		return 0;
 	}
 	distrust->code = 0;
-	if (state_dir_stage(memory, &store.layout, state, &f->package, err) < 0 ||
+	if (state_dir_stage(memory, &store.layout, node->state, &f->package, err) < 0 ||
 	    read_from_package(&f->package, CORE, &f->core, err) < 0 ||
 	    read_from_package(&f->package, PEERMEM, &f->module, err) < 0)
 		return -1;
@@ -110,21 +110,20 @@ static bool has_import(const struct module *m, const char *symbol)
 	return false;
 }
 
-int peermem_module_find(const struct root *host, const struct root *state, const char *trust_dir,
-			struct state_dir *memory, const struct facts *facts, struct peermem_module *ret,
-			struct err *err)
+int peermem_module_find(const struct node *node, const char *trust_dir, struct state_dir *memory,
+			const struct facts *facts, struct peermem_module *ret, struct err *err)
 {
 	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
 	auto_root struct root export = ROOT_NONE;
 	struct err distrust = { 0 };
-	bool has_export = root_exists(host, EXPORT);
-	int r = has_export ? root_sub(host, EXPORT, &export, err) : 0;
+	bool has_export = root_exists(node->host, EXPORT);
+	int r = has_export ? root_sub(node->host, EXPORT, &export, err) : 0;
 	if (r == 0 && has_export)
 		r = find_in_root(&export, facts, &f, err);
 	if (r == 0)
-		r = find_peermem_in_store(host, state, trust_dir, memory, facts, &f, &distrust, err);
+		r = find_peermem_in_store(node, trust_dir, memory, facts, &f, &distrust, err);
 	if (r == 0)
-		r = find_in_root(host, facts, &f, err);
+		r = find_in_root(node->host, facts, &f, err);
 	if (r < 0)
 		return -1;
 	if (r == 0 && distrust.code) {
@@ -201,8 +200,7 @@ static int add_ib_core(const struct root *host, const struct root *kern, const s
 	return r < 0 ? -1 : 0;
 }
 
-int peermem_module_prove(const struct root *host, const struct root *kern, const struct facts *facts,
-			 struct peermem_module *f, struct err *err)
+int peermem_module_prove(const struct node *node, const struct facts *facts, struct peermem_module *f, struct err *err)
 {
 	auto_symvers struct symvers *loaded = symvers_new();
 	auto_kernel_abi struct kernel_abi abi = { 0 };
@@ -214,13 +212,14 @@ int peermem_module_prove(const struct root *host, const struct root *kern, const
 			       "driver package with the network driver's headers",
 			       f->from, REGISTER);
 	symvers_add_all(loaded, f->core.exports);
-	if (add_ib_core(host, kern, facts, loaded, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, NULL, err) < 0)
+	if (add_ib_core(node->host, node->kern, facts, loaded, err) < 0 ||
+	    kernel_abi_read(&abi, node->host, node->kern, NULL, NULL, err) < 0)
 		return err_wrap(err, "compare nvidia-peermem with the loaded ib_core");
 	proof_make(&module, 1, &abi, loaded, &proof);
 	if (proof_error(&proof, err) < 0)
 		return -1;
 	for (size_t i = 0; i < proof.needs.count; i++)
-		if (provider_check(host, kern, facts->host.release, proof.needs.items[i], err) < 0)
+		if (provider_check(node->host, node->kern, facts->host.release, proof.needs.items[i], err) < 0)
 			return -1;
 	strv_done(&f->needs);
 	f->needs = proof.needs;

@@ -86,23 +86,23 @@ struct daemons_part {
 // Ready is taken back when a daemon that GPUs need is down, and given again when it is up (R-P1, R-G5).
 static int publish_daemon_status(struct daemons_part *p, struct err *err)
 {
-	const struct service_daemons *d = p->request;
+	const struct node *node = p->request->node;
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
 	auto_daemon_record struct daemon_record r = { 0 };
-	if (facts_read(d->host, d->kern, &f, err) < 0 ||
-	    status_read(&f, d->host, d->kern, d->host, d->sys, &s, err) < 0 ||
-	    daemon_record_read(d->host, f.host.boot_id, &r, err) < 0)
+	if (facts_read(node->host, node->kern, &f, err) < 0 ||
+	    status_read(&f, node->host, node->kern, node->host, node->sys, &s, err) < 0 ||
+	    daemon_record_read(node->host, f.host.boot_id, &r, err) < 0)
 		return -1;
-	status_daemons(&s, &r, d->kern);
-	return status_file_refresh(d->host, &f, &s, err);
+	status_daemons(&s, &r, node->kern);
+	return status_file_refresh(node->host, &f, &s, err);
 }
 
 // Returns false while another process is changing the node: it publishes the result itself.
 static bool try_publish(struct daemons_part *p)
 {
 	struct err why;
-	auto_fd int lock = node_lock_take(p->request->host, NODE_LOCK_CHANGE, &why);
+	auto_fd int lock = node_lock_take(p->request->node->host, NODE_LOCK_CHANGE, &why);
 	if (lock < 0 && why.code == E_LOCKED)
 		return false;
 	if (lock < 0 || publish_daemon_status(p, &why) < 0)
@@ -149,11 +149,7 @@ static int64_t daemons_tick(void *ctx, int64_t now_ms)
 int service_daemons_run(const struct service_daemons *daemons, const struct service_part *more, size_t count,
 			const sigset_t *signals, struct err *err)
 {
-	struct daemons_part p = { .request = daemons,
-				  .supervisor = { .host = daemons->host,
-						  .kern = daemons->kern,
-						  .sys = daemons->sys,
-						  .progress = daemons->progress } };
+	struct daemons_part p = { .request = daemons, .supervisor = { .node = daemons->node } };
 	struct service_part parts[SERVICE_PARTS_MAX] = {
 		{ .ctx = &p, .fds = daemons_fds, .ended = daemons_ended, .tick = daemons_tick }
 	};

@@ -2,8 +2,7 @@
 // What `init` does once the driver is ready: wait for a signal, as the parent of every orphan, and meanwhile let each
 // part do what is due. Nothing due means no wake-up and no write (P9).
 #pragma once
-#include "base/process/progress.h"
-#include "base/process/sys.h"
+#include "base/process/node.h"
 #include "cluster/node_state/target.h"
 #include "host/modules.h"
 #include "peermem/peermem.h"
@@ -26,9 +25,7 @@ int service_run(const struct service_part *parts, size_t count, const sigset_t *
 
 // The driver's daemons as a part (supervisor/), and their published state.
 struct service_daemons { // borrowed
-	const struct root *host, *kern;
-	const struct sys *sys;
-	struct progress *progress;
+	const struct node *node;
 	// Whether everything that GPUs need is up: called once that is known, then at each change.
 	void (*say)(void *ctx, bool is_well);
 	void *ctx;

@@ -27,7 +27,7 @@ static void write_record(struct supervisor *k)
 	auto_daemon_record struct daemon_record r = { .owner = getpid(), .driver = str_dup(k->driver) };
 	if (!k->plan.count)
 		return;
-	r.owner_start = proc_start_time(k->kern, r.owner);
+	r.owner_start = proc_start_time(k->node->kern, r.owner);
 	r.items = mem_alloc((k->plan.count + 1) * sizeof(*r.items));
 	for (size_t i = 0; i < k->plan.count; i++) {
 		const struct daemon *d = &k->plan.items[i];
@@ -57,8 +57,8 @@ static void write_record(struct supervisor *k)
 	auto_str char *text = json_dumps(json, 0);
 	if (str_eq(text, k->written))
 		return;
-	if (daemon_record_write(k->host, k->boot, &r, &why) < 0) {
-		progress_note(k->progress, "cannot record the state of the daemons: %s", why.text);
+	if (daemon_record_write(k->node->host, k->boot, &r, &why) < 0) {
+		progress_note(k->node->progress, "cannot record the state of the daemons: %s", why.text);
 		return;
 	}
 	free(k->written);
@@ -69,7 +69,7 @@ static void log_line(struct supervisor *k, size_t i, const char *text)
 {
 	enum { KEPT_MOST = 5 };
 	struct strv *log = &k->daemons[i].log;
-	progress_note(k->progress, "%s: %s", k->plan.items[i].name, text);
+	progress_note(k->node->progress, "%s: %s", k->plan.items[i].name, text);
 	if (log->count == KEPT_MOST) {
 		free(log->items[0]);
 		memmove(log->items, log->items + 1, log->count * sizeof(*log->items)); // with the NULL at its end
@@ -122,11 +122,6 @@ static void read_syslog(struct supervisor *k)
 	}
 }
 
-static struct daemon_env supervisor_env(const struct supervisor *k)
-{
-	return (struct daemon_env){ .host = k->host, .kern = k->kern, .sys = k->sys, .driver = k->driver };
-}
-
 static struct daemon_unit daemon_unit_of(const struct daemon *d)
 {
 	return (struct daemon_unit){ .name = d->name,
@@ -161,7 +156,7 @@ static void daemon_down(struct supervisor *k, size_t i, const char *text, int64_
 	close_fdp(&k->daemons[i].process);
 	k->daemons[i].process = -1;
 	handle_event(k, i, &e, now_ms);
-	progress_note(k->progress, "%s: %s; retrying in %d s", k->plan.items[i].name, text,
+	progress_note(k->node->progress, "%s: %s; retrying in %d s", k->plan.items[i].name, text,
 		      (int)((k->daemons[i].s.due_ms - now_ms) / 1000));
 }
 
@@ -170,8 +165,8 @@ static void daemon_up(struct supervisor *k, size_t i, enum supervised_event_kind
 {
 	const struct supervised_event e = { .kind = kind, .pid = pid, .start = start };
 	unsigned actions = handle_event(k, i, &e, now_ms);
-	k->daemons[i].process = k->sys->record ? -1 : k->sys->process_open(k->sys, pid);
-	progress_note(k->progress, "%s %s, pid %d: %s", k->plan.items[i].name,
+	k->daemons[i].process = k->node->sys->record ? -1 : k->node->sys->process_open(k->node->sys, pid);
+	progress_note(k->node->progress, "%s %s, pid %d: %s", k->plan.items[i].name,
 		      k->daemons[i].is_foreign ? "is already running (not started by kmodsmith)" :
 		      kind == EVENT_ADOPTED    ? "is already running" :
 						 "is up",
@@ -179,22 +174,21 @@ static void daemon_up(struct supervisor *k, size_t i, enum supervised_event_kind
 	const struct strv *after = &k->plan.items[i].after;
 	if (!(actions & ACTION_AFTER) || !after->count)
 		return;
-	auto_str char *root = root_path(k->host, k->driver);
-	k->after = k->sys->process_start(k->sys, root, NULL, after, STDERR_FILENO);
-	progress_note(k->progress, "%s is up: %s", k->plan.items[i].name, after->items[0]);
+	auto_str char *root = root_path(k->node->host, k->driver);
+	k->after = k->node->sys->process_start(k->node->sys, root, NULL, after, STDERR_FILENO);
+	progress_note(k->node->progress, "%s is up: %s", k->plan.items[i].name, after->items[0]);
 }
 
 static bool adopt_daemon(struct supervisor *k, size_t i, enum supervised_event_kind kind, int64_t now_ms)
 {
-	const struct daemon_env place = supervisor_env(k);
 	const struct daemon_unit unit = daemon_unit_of(&k->plan.items[i]);
 	const struct daemon_entry *old = NULL;
 	for (size_t o = 0; o < k->old.count && !old; o++)
 		old = str_eq(k->old.items[o].name, unit.name) ? &k->old.items[o] : NULL;
 	const struct supervised *s = &k->daemons[i].s;
-	uint64_t start = kind == EVENT_UP && s->pid ? proc_start_time(k->kern, s->pid) : old ? old->start : 0;
+	uint64_t start = kind == EVENT_UP && s->pid ? proc_start_time(k->node->kern, s->pid) : old ? old->start : 0;
 	int pid = kind == EVENT_UP && s->pid ? s->pid : old ? old->pid : 0;
-	if (!daemon_find(&place, &unit, pid, start, &pid, &start))
+	if (!daemon_find(k->node, &unit, pid, start, &pid, &start))
 		return false;
 	// Started neither by us nor by the supervisor before us: an unload leaves it to its own supervisor.
 	k->daemons[i].is_foreign = kind == EVENT_ADOPTED && !s->was_up && (!old || old->is_foreign);
@@ -205,13 +199,12 @@ static bool adopt_daemon(struct supervisor *k, size_t i, enum supervised_event_k
 static int start_daemon(struct supervisor *k, size_t i, int64_t now_ms, struct err *err)
 {
 	const struct daemon *d = &k->plan.items[i];
-	const struct daemon_env place = supervisor_env(k);
 	const struct daemon_unit unit = daemon_unit_of(d);
 	auto_root struct root driver = ROOT_NONE;
-	if (d->is_configured && (root_sub(k->host, k->driver, &driver, err) < 0 ||
-				 daemon_fabric_write(k->host, &driver, &k->request.settings, err) < 0))
+	if (d->is_configured && (root_sub(k->node->host, k->driver, &driver, err) < 0 ||
+				 daemon_fabric_write(k->node->host, &driver, &k->request.settings, err) < 0))
 		return -1;
-	if (d->is_guest && vgpu_guest_write(k->host, k->kern, err) < 0)
+	if (d->is_guest && vgpu_guest_write(k->node->host, k->node->kern, err) < 0)
 		return -1;
 	int pipes[2];
 	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -221,7 +214,7 @@ static int start_daemon(struct supervisor *k, size_t i, int64_t now_ms, struct e
 	k->daemons[i].len = 0;
 	auto_fd int out = pipes[1];
 	fcntl(out, F_SETFL, 0); // a daemon that writes faster than we read blocks
-	int pid = daemon_launch(&place, &unit, out, err);
+	int pid = daemon_launch(k->node, k->driver, &unit, out, err);
 	if (pid < 0)
 		return -1;
 	const struct supervised_event e = { .kind = EVENT_LAUNCHED, .pid = pid };
@@ -263,9 +256,9 @@ static void run_daemon_actions(struct supervisor *k, size_t i, int64_t now_ms)
 	const struct supervised *s = &k->daemons[i].s;
 	unsigned actions = restart_policy_step(&k->daemons[i].s, &tick, now_ms);
 	if (actions & ACTION_TELL)
-		progress_note(k->progress, "%s is not started: %s", k->plan.items[i].name, s->why_not);
+		progress_note(k->node->progress, "%s is not started: %s", k->plan.items[i].name, s->why_not);
 	if (actions & ACTION_END) {
-		if (s->pid > 0 && !k->sys->record)
+		if (s->pid > 0 && !k->node->sys->record)
 			kill(-s->pid, SIGKILL); // in its own session, and our child that is not reaped yet
 		daemon_down(k, i, "it did not start in time", now_ms);
 	}
@@ -284,7 +277,7 @@ void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms)
 		snprintf(text, sizeof(text), "ended with exit status %d", WEXITSTATUS(status));
 	if (pid == k->after) {
 		k->after = 0;
-		progress_note(k->progress, "the program run after the first start %s", text);
+		progress_note(k->node->progress, "the program run after the first start %s", text);
 	}
 	for (size_t i = 0; i < k->plan.count; i++) {
 		struct supervised *s = &k->daemons[i].s;
@@ -306,11 +299,11 @@ static void measure_daemon(struct supervisor *k, size_t i, int64_t now_ms)
 	const struct supervised *s = &k->daemons[i].s;
 	if (s->state == SUPERVISED_STARTING && (!d->is_forking || !s->pid))
 		adopt_daemon(k, i, EVENT_UP, now_ms);
-	else if (s->state == SUPERVISED_UP && !daemon_is(k->kern, s->pid, s->start, d->program)) {
+	else if (s->state == SUPERVISED_UP && !daemon_is(k->node->kern, s->pid, s->start, d->program)) {
 		// waitpid() reports the exit of a child a moment after its program is gone; for an adopted process
 		// there is no report.
 		int status;
-		pid_t pid = k->sys->record ? -1 : waitpid(s->pid, &status, WNOHANG);
+		pid_t pid = k->node->sys->record ? -1 : waitpid(s->pid, &status, WNOHANG);
 		if (pid > 0)
 			supervisor_ended(k, pid, status, now_ms);
 		else if (pid < 0)
@@ -358,13 +351,14 @@ static int read_daemon_plan(struct supervisor *k, char *take_dir, struct err *er
 	struct err why;
 	free(k->driver);
 	k->driver = take_dir;
-	if (root_sub(k->host, k->driver, &driver, err) < 0 ||
-	    daemon_facts_read(k->kern, &driver, &k->request, &facts, err) < 0)
+	if (root_sub(k->node->host, k->driver, &driver, err) < 0 ||
+	    daemon_facts_read(k->node->kern, &driver, &k->request, &facts, err) < 0)
 		return -1;
 	// From the host's own tree, as far as it has them; the rules report the missing ones.
 	for (size_t i = 0; (facts.is_bridge_down || facts.bridge) && daemon_modules[i]; i++)
-		if (provider_load(k->host, k->kern, k->sys, k->release, daemon_modules[i], 0, &why) < 0)
-			progress_note(k->progress, "%s is not loaded: %s", daemon_modules[i], why.text);
+		if (provider_load(k->node->host, k->node->kern, k->node->sys, k->release, daemon_modules[i], 0, &why) <
+		    0)
+			progress_note(k->node->progress, "%s is not loaded: %s", daemon_modules[i], why.text);
 	daemons_rules(&facts, &plan);
 	replace_plan(k, &plan);
 	return 0;
@@ -375,9 +369,9 @@ static const char *why_no_daemons(const struct supervisor *k, struct root_record
 {
 	struct err ignored;
 	*ret_after_ms = WAITING_POLL_MS;
-	if (!root_exists(k->kern, "sys/module/nvidia"))
+	if (!root_exists(k->node->kern, "sys/module/nvidia"))
 		return "no driver is loaded";
-	if (root_record_read(k->host, k->boot, now, &ignored) > 0)
+	if (root_record_read(k->node->host, k->boot, now, &ignored) > 0)
 		return NULL;
 	*ret_after_ms = SUPERVISOR_FAR_MS;
 	return "no driver user space is exported";
@@ -389,7 +383,7 @@ static void run_due_actions(struct supervisor *k, int64_t now_ms)
 	auto_root_record struct root_record now = { 0 };
 	int64_t after_ms;
 	const char *why = why_no_daemons(k, &now, &after_ms);
-	auto_fd int lock = why ? -1 : node_lock_take(k->host, NODE_LOCK_CHANGE, &err);
+	auto_fd int lock = why ? -1 : node_lock_take(k->node->host, NODE_LOCK_CHANGE, &err);
 	if (!why && (lock < 0 || read_daemon_plan(k, TAKE(now.dir), &err) < 0)) {
 		why = err.text;
 		after_ms = lock < 0 && err.code == E_LOCKED ? SUPERVISOR_RETRY_MS : WAITING_POLL_MS;
@@ -461,14 +455,14 @@ bool supervisor_is_well(const struct supervisor *k)
 int supervisor_open(struct supervisor *k, char *const *environment, struct err *err)
 {
 	struct err why;
-	k->syslog = syslog_open(k->host, &why);
+	k->syslog = syslog_open(k->node->host, &why);
 	if (k->syslog < 0)
-		progress_note(k->progress, "cannot read what daemons write to syslog: %s", why.text);
+		progress_note(k->node->progress, "cannot read what daemons write to syslog: %s", why.text);
 	if (daemon_request_read(environment, &k->request, err) < 0 ||
-	    root_line(k->kern, "proc/sys/kernel/random/boot_id", &k->boot, err) < 0 ||
-	    root_line(k->kern, "proc/sys/kernel/osrelease", &k->release, err) < 0)
+	    root_line(k->node->kern, "proc/sys/kernel/random/boot_id", &k->boot, err) < 0 ||
+	    root_line(k->node->kern, "proc/sys/kernel/osrelease", &k->release, err) < 0)
 		return -1;
-	return daemon_record_read(k->host, k->boot, &k->old, err) < 0 ? -1 : 0;
+	return daemon_record_read(k->node->host, k->boot, &k->old, err) < 0 ? -1 : 0;
 }
 
 void supervisor_done(struct supervisor *k)

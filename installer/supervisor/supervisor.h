@@ -8,7 +8,6 @@
 // they end with it, and the next start starts them again; stopping them in order would only take them from GPU users
 // earlier.
 #pragma once
-#include "base/process/progress.h"
 #include "daemons/daemon_record.h"
 #include "daemons/daemon_rules.h"
 #include "supervisor/restart_policy.h"
@@ -26,9 +25,7 @@ struct supervised_daemon {
 	struct strv log; // the last lines that it wrote
 };
 struct supervisor {
-	const struct root *host, *kern;
-	const struct sys *sys;
-	struct progress *progress;
+	const struct node *node;
 	struct daemon_request request;
 	char *boot, *release;
 	char *driver;                      // the exported driver root, below host

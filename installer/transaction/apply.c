@@ -28,10 +28,10 @@ void transaction_done(struct transaction *r)
 
 static int transaction_open(struct transaction *r, struct err *err)
 {
-	progress_begin(r->a->progress);
-	if (journal_find(r->a->host, r->a->state, &r->journal, err) < 0)
+	progress_begin(r->a->node->progress);
+	if (journal_find(r->a->node->host, r->a->node->state, &r->journal, err) < 0)
 		return -1;
-	r->was_open = journal_is_open(&r->journal, r->a->facts->host.boot_id);
+	r->was_open = journal_is_open(&r->journal, r->a->node->boot);
 	return 0;
 }
 
@@ -53,9 +53,10 @@ static int keep_journal(struct transaction *r, bool is_memory_allowed, struct er
 {
 	const struct apply *a = r->a;
 	bool is_said = r->journal.unwritten;
-	int kept = journal_keep(a->host, a->state, is_memory_allowed, &r->journal, err);
+	int kept = journal_keep(a->node->host, a->node->state, is_memory_allowed, &r->journal, err);
 	if (kept > 0 && !is_said)
-		progress_note(a->progress, "the journal of this boot is in memory only: %s", r->journal.unwritten);
+		progress_note(a->node->progress, "the journal of this boot is in memory only: %s",
+			      r->journal.unwritten);
 	return kept < 0 ? -1 : 0;
 }
 
@@ -78,7 +79,7 @@ static void write_journal(struct transaction *r)
 {
 	struct err why;
 	if (keep_journal(r, true, &why) < 0)
-		progress_note(r->a->progress, "cannot write the journal: %s", why.text);
+		progress_note(r->a->node->progress, "cannot write the journal: %s", why.text);
 }
 
 static void flush_journal(struct transaction *r)
@@ -87,7 +88,7 @@ static void flush_journal(struct transaction *r)
 		return;
 	write_journal(r);
 	if (!r->journal.unwritten)
-		progress_note(r->a->progress, "the journal is on disk again, in '%s'", r->a->state->name);
+		progress_note(r->a->node->progress, "the journal is on disk again, in '%s'", r->a->node->state->name);
 }
 
 // What is about to happen. Negative only before the first change in the kernel: the published status must not say that
@@ -97,13 +98,13 @@ static int publish_step(const struct transaction *r, const char *step, const cha
 {
 	struct err why;
 	const struct apply *a = r->a;
-	if (status_file_step(a->host, &a->facts->host, step, subject, is_touch, &why) == 0)
+	if (status_file_step(a->node->host, &a->facts->host, step, subject, is_touch, &why) == 0)
 		return 0;
 	if (is_touch && !r->is_touched) {
 		*err = why;
 		return err_wrap(err, "withdraw the published status of this node");
 	}
-	progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
+	progress_note(a->node->progress, "cannot publish the status of this node: %s", why.text);
 	return 0;
 }
 
@@ -111,17 +112,19 @@ static void publish_result(const struct apply *a, const struct facts *now, const
 			   const char *outcome, const struct err *failure)
 {
 	struct err why;
-	const struct status_file_end e = { .outcome = outcome, .progress = a->progress, .failure = failure };
-	const struct cdi_request w = {
-		.host = a->host, .kern = a->kern, .dev_root = a->dev_root, .sys = a->sys, .boot = a->facts->host.boot_id
-	};
+	const struct status_file_end e = { .outcome = outcome, .progress = a->node->progress, .failure = failure };
+	const struct cdi_request w = { .host = a->node->host,
+				       .kern = a->node->kern,
+				       .dev_root = a->node->dev_root,
+				       .sys = a->node->sys,
+				       .boot = a->node->boot };
 	int r = cdi_spec_file_update(&w, a->cdi, status->has_gpu && status->is_ready, &why);
 	if (r < 0) // a failure here must not fail a working node
-		progress_note(a->progress, "CDI specification not updated, containers get no GPU: %s", why.text);
+		progress_note(a->node->progress, "CDI specification not updated, containers get no GPU: %s", why.text);
 	else if (r > 0)
-		progress_note(a->progress, "CDI specification updated");
-	if (status_file_end(a->host, now, status, &e, &why) < 0)
-		progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
+		progress_note(a->node->progress, "CDI specification updated");
+	if (status_file_end(a->node->host, now, status, &e, &why) < 0)
+		progress_note(a->node->progress, "cannot publish the status of this node: %s", why.text);
 }
 
 void transaction_publish_failure(const struct apply *a, const char *outcome, const struct err *failure)
@@ -129,9 +132,9 @@ void transaction_publish_failure(const struct apply *a, const char *outcome, con
 	auto_facts struct facts now = { 0 };
 	auto_status struct status status = { 0 };
 	struct err why;
-	if (facts_read(a->host, a->kern, &now, &why) < 0 ||
-	    status_read(&now, a->host, a->kern, a->dev_root, a->sys, &status, &why) < 0)
-		progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
+	if (facts_read(a->node->host, a->node->kern, &now, &why) < 0 ||
+	    status_read(&now, a->node->host, a->node->kern, a->node->dev_root, a->node->sys, &status, &why) < 0)
+		progress_note(a->node->progress, "cannot publish the status of this node: %s", why.text);
 	else
 		publish_result(a, &now, &status, outcome, failure);
 }
@@ -149,12 +152,12 @@ static int begin_change(struct transaction *r, const struct step *step, struct e
 {
 	const char *name = plan_step_name(step->kind);
 	rollback_prepare(r->a, &r->journal, &r->target, &r->package, &r->rollback);
-	journal_begin(&r->journal, r->a->facts->host.boot_id, &r->target, &r->rollback.driver);
+	journal_begin(&r->journal, r->a->node->boot, &r->target, &r->rollback.driver);
 	journal_step(&r->journal, name);
 	block_signals();
 	if (r->rollback.driver.version) // may take seconds, in which the old driver still serves: not part of the step
-		progress_end(r->a->progress, "prepare", "can roll back to driver %s %s", r->rollback.driver.version,
-			     r->rollback.driver.flavour);
+		progress_end(r->a->node->progress, "prepare", "can roll back to driver %s %s",
+			     r->rollback.driver.version, r->rollback.driver.flavour);
 	if (publish_step(r, name, step->subject, true, err) < 0 || write_intent(r, err) < 0)
 		return -1;
 	r->is_touched = true;
@@ -219,10 +222,10 @@ static void measure_undone(struct transaction *r)
 {
 	struct err why;
 	facts_done(&r->now);
-	if (!r->rollback.driver.version || facts_read(r->a->host, r->a->kern, &r->now, &why) < 0)
+	if (!r->rollback.driver.version || facts_read(r->a->node->host, r->a->node->kern, &r->now, &why) < 0)
 		return;
 	if (transaction_check_gpus(r, &why) < 0)
-		progress_note(r->a->progress, "%s", why.text);
+		progress_note(r->a->node->progress, "%s", why.text);
 }
 
 static void undo_change(struct transaction *r, size_t failed, struct err *err)
@@ -235,7 +238,7 @@ static void undo_change(struct transaction *r, size_t failed, struct err *err)
 	bool is_loaded = r->a->plan->steps[failed].kind > STEP_LOAD, is_pending = err->code == E_GPU_PENDING;
 	bool is_kept = is_loaded && (!r->rollback.driver.version || is_pending || is_gpu_fault(r, err));
 	if (!is_kept && !gpu_holds_release(r->a->holds))
-		progress_note(r->a->progress, "the driver has not closed every GPU yet");
+		progress_note(r->a->node->progress, "the driver has not closed every GPU yet");
 	if (!is_kept || !r->a->export || !r->a->export->is_switched)
 		step_undo_export(r);
 	if (!is_kept && !is_wedged) {
@@ -258,7 +261,7 @@ static void undo_change(struct transaction *r, size_t failed, struct err *err)
 		journal_rolled_back(&r->journal);
 	}
 	if (err->code == E_WEDGED)
-		journal_wedge(&r->journal, r->a->facts->host.boot_id, err->text);
+		journal_wedge(&r->journal, r->a->node->boot, err->text);
 	write_journal(r);
 }
 
@@ -285,7 +288,7 @@ static bool is_loaded_as_meant(const struct transaction *r, const struct driver_
 static bool is_adopted_anew(struct transaction *r)
 {
 	struct journal *j = &r->journal;
-	const struct driver_state *left = journal_left_loaded(j, r->a->facts->host.boot_id);
+	const struct driver_state *left = journal_left_loaded(j, r->a->node->boot);
 	const struct acquire *o = r->a->acquire;
 	const struct package *p = acquire_found(o);
 	auto_driver_state struct driver_state found = { 0 };
@@ -296,8 +299,7 @@ static bool is_adopted_anew(struct transaction *r)
 		return true;
 	}
 	// The journal of this boot knows better how it was loaded.
-	if (loaded_params_record(j, r->a->facts->host.boot_id, r->a->plan->driver,
-				 module_type_name(r->a->plan->flavour)))
+	if (loaded_params_record(j, r->a->node->boot, r->a->plan->driver, module_type_name(r->a->plan->flavour)))
 		return false;
 	if (j->state != JOURNAL_IDLE || !p || !acquire_has_store(o) || !plan_has(r->a->plan, STEP_ADOPT) ||
 	    is_loaded_as_meant(r, &j->last_good))
@@ -329,7 +331,7 @@ static void record_roots(const struct transaction *r)
 static void finish_transaction(struct transaction *r)
 {
 	struct journal *j = &r->journal;
-	bool is_unfinished = journal_is_unfinished(j, r->a->facts->host.boot_id), is_good;
+	bool is_unfinished = journal_is_unfinished(j, r->a->node->boot), is_good;
 	if (r->was_open)
 		step_commit_unbind_left(r);
 	if (r->is_touched || is_unfinished) {
@@ -367,9 +369,9 @@ int apply_stage(const struct apply *apply, struct err *err)
 		return -1;
 	for (size_t i = 0; i < plan->count && plan->steps[i].kind <= STEP_PROVE; i++) {
 		const char *name = plan_step_name(plan->steps[i].kind);
-		progress_enter(apply->progress, name);
+		progress_enter(apply->node->progress, name);
 		if (step_actions[plan->steps[i].kind].run(&r, &plan->steps[i], err) < 0) {
-			progress_fail(apply->progress);
+			progress_fail(apply->node->progress);
 			return err_wrap(err, "%s", name);
 		}
 	}
@@ -388,10 +390,10 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 		flush_journal(&r);
 	for (size_t i = 0; done == 0 && i < plan->count; i++) {
 		const struct step *step = &plan->steps[i];
-		progress_enter(apply->progress, plan_step_name(step->kind));
+		progress_enter(apply->node->progress, plan_step_name(step->kind));
 		if (begin_step(&r, step, err) == 0 && step_actions[step->kind].run(&r, step, err) >= 0)
 			continue;
-		progress_fail(apply->progress);
+		progress_fail(apply->node->progress);
 		err_wrap(err, "%s", plan_step_name(step->kind));
 		if (r.is_touched)
 			undo_change(&r, i, err);
@@ -416,7 +418,7 @@ static int choose_last_good(struct transaction *r, struct err *err)
 {
 	static const struct driver_state none;
 	struct journal *j = &r->journal;
-	const char *boot = r->a->facts->host.boot_id;
+	const char *boot = r->a->node->boot;
 	auto_str char *loop = journal_why_not(j, boot, &j->target);
 	if (loop && journal_is_unfinished(j, boot) && !r->was_open && !driver_state_same(&j->target, &j->last_good)) {
 		struct err why;
@@ -430,8 +432,8 @@ static int choose_last_good(struct transaction *r, struct err *err)
 	if (!why)
 		return 1;
 	bool is_new = journal_skip_boot(j, boot);
-	progress_note(r->a->progress, "the last good driver %s is not restored: %s%s", r->rollback.driver.version, why,
-		      str_eq(j->rest, boot) ? "; the next boot tries again" : "");
+	progress_note(r->a->node->progress, "the last good driver %s is not restored: %s%s", r->rollback.driver.version,
+		      why, str_eq(j->rest, boot) ? "; the next boot tries again" : "");
 	return is_new ? write_intent(r, err) : 0;
 }
 
@@ -446,11 +448,11 @@ static int begin_recovery(struct transaction *r, struct err *err)
 	if (*unfit && str_eq(last->digest, unfit))
 		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", last->version);
 	if (r->a->export && step_prepare_rollback_export(r, &why) < 0)
-		progress_note(r->a->progress, "the user space of driver %s is not exported: %s", last->version,
+		progress_note(r->a->node->progress, "the user space of driver %s is not exported: %s", last->version,
 			      why.text);
 	if (step_check_rollback(r, err) < 0)
 		return -1;
-	journal_begin(&r->journal, r->a->facts->host.boot_id, last, &none);
+	journal_begin(&r->journal, r->a->node->boot, last, &none);
 	journal_step(&r->journal, "back");
 	return publish_step(r, "back", last->version, true, err) < 0 ? -1 : write_intent(r, err);
 }
@@ -460,14 +462,14 @@ static int load_last_good(struct transaction *r, struct err *err)
 	auto_strv struct strv order = { 0 }, gone = { 0 };
 	gpu_holds_release(r->a->holds); // of the run that failed
 	if (modules_unload_order(&r->a->facts->loaded, &order, err) < 0 ||
-	    unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err) < 0 ||
+	    unload_modules(&order, r->a->node->sys, r->a->node->kern, r->a->unload_timeout_ms, &gone, err) < 0 ||
 	    step_undo_unload(r, err) < 0)
 		return -1;
 	step_export_rollback(r);
 	// With a GPU that does not start it is still the last good one, and better than none.
 	if (transaction_verify(r, NULL, err) < 0 && err->code != E_GPU_PENDING && !is_gpu_fault(r, err))
 		return -1;
-	progress_end(r->a->progress, "verify", "the last good driver, every post-condition holds");
+	progress_end(r->a->node->progress, "verify", "the last good driver, every post-condition holds");
 	return 0;
 }
 
@@ -482,10 +484,10 @@ int apply_last_good(const struct apply *a, struct status *ret, struct err *err)
 		return -1;
 	module_type_parse(r.journal.last_good.flavour, &flavour);
 	gpu_support_served(&a->facts->gpus, r.journal.last_good.version, flavour, &served);
-	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open) ||
+	if (journal_is_wedged(&r.journal, a->node->boot) || (a->facts->loaded.version && !r.was_open) ||
 	    gpus_check_owner(&served, false, &owned) < 0) // another driver has a GPU
 		return 0;
-	state_dir_init(&a->acquire->memory, a->host, a->kern, a->progress, true); // no driver is at risk
+	state_dir_init(&a->acquire->memory, a->node, true); // no driver is at risk
 	flush_journal(&r);
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	int done = choose_last_good(&r, err);
@@ -499,7 +501,7 @@ int apply_last_good(const struct apply *a, struct status *ret, struct err *err)
 		if (done == 0)
 			journal_succeeded(&r.journal);
 		else if (err->code == E_WEDGED)
-			journal_wedge(&r.journal, a->facts->host.boot_id, err->text);
+			journal_wedge(&r.journal, a->node->boot, err->text);
 		else
 			journal_rolled_back(&r.journal);
 		write_journal(&r);

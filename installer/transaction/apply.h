@@ -17,9 +17,7 @@ struct gpu_demand {
 };
 
 struct apply {
-	const struct root *host, *kern, *dev_root;
-	const struct sys *sys;
-	const struct root *state; // headers, scratch; holds the store
+	const struct node *node; // .state: headers, scratch; holds the store
 	const struct facts *facts;
 	const struct request *request;
 	const struct plan *plan;
@@ -37,8 +35,7 @@ struct apply {
 	bool is_unproven_allowed;   // may replace a working driver although nothing could be compared
 	bool is_payload_elsewhere;  // no firmware is looked for: it comes with the user space
 	enum proof_basis *compared; // of STEP_PROVE, when it has run
-	struct progress *progress;
-	const struct err *failure; // of apply_last_good(): why the last good driver is restored
+	const struct err *failure;  // of apply_last_good(): why the last good driver is restored
 };
 
 // The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has

@@ -145,7 +145,7 @@ static int find_on_host(const struct apply *a, struct rollback *b)
 		const struct loaded_module *m = &l->items[i];
 		if (!has_driver_module(&b->driver, m->name))
 			continue;
-		if (!m->file || !is_file_of(a->host, m)) {
+		if (!m->file || !is_file_of(a->node->host, m)) {
 			strv_done(&b->files);
 			return 0;
 		}
@@ -166,7 +166,7 @@ void rollback_prepare(const struct apply *a, const struct journal *j, const stru
 	if (stored <= 0)
 		package_done(&b.package); // then its files come from the host
 	if (stored <= 0 && !find_on_host(a, &b)) {
-		progress_note(a->progress, "no way back to driver %s: %s", b.driver.version, why.text);
+		progress_note(a->node->progress, "no way back to driver %s: %s", b.driver.version, why.text);
 		return;
 	}
 	*ret = b;
@@ -176,7 +176,7 @@ void rollback_prepare(const struct apply *a, const struct journal *j, const stru
 int rollback_load(const struct apply *a, const struct rollback *b, struct err *err)
 {
 	auto_module_set struct module_set set = { 0 };
-	const struct root *dir = b->shared ? b->shared : b->package.count ? &b->package.dir : a->host;
+	const struct root *dir = b->shared ? b->shared : b->package.count ? &b->package.dir : a->node->host;
 	if (module_set_read(dir, &b->files, &set, err) < 0)
 		return -1;
 	size_t *order = mem_alloc(set.count * sizeof(*order));
@@ -184,12 +184,12 @@ int rollback_load(const struct apply *a, const struct rollback *b, struct err *e
 	for (size_t i = 0; any >= 0 && i < set.count; i++) {
 		const struct module *m = &set.items[order[i]];
 		auto_str char *params = module_params_known(m, driver_state_params(&b->driver, m->name));
-		int r = load_module(a->sys, a->kern, m, params, a->load_timeout_ms, err);
+		int r = load_module(a->node->sys, a->node->kern, m, params, a->load_timeout_ms, err);
 		if (r < 0 && (err->code == E_WEDGED || !optional_modules_is(m->name)))
 			any = -1;
 		else if (r < 0)
-			progress_note(a->progress, "%s was not reloaded, and the driver works without it: %s", m->name,
-				      err->text);
+			progress_note(a->node->progress, "%s was not reloaded, and the driver works without it: %s",
+				      m->name, err->text);
 		else
 			any |= r > 0;
 	}

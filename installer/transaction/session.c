@@ -141,7 +141,7 @@ static int choose_of_branch(struct session *s, struct err *err)
 		str_set(&s->newest, loaded);
 		str_set(&place, "the kernel: it is loaded");
 	} else if (r == 0) {
-		err_set(err, why.code, "no package of %s for kernel %s: %s", name, s->facts.host.release, why.text);
+		err_set(err, why.code, "no package of %s for kernel %s: %s", name, s->node.release, why.text);
 		return why.code != E_NO_PACKAGE ? -1 :
 						  err_next(err,
 							   "name where packages are: --from docker://HOST/NAME; or "
@@ -160,16 +160,16 @@ static int find_package(struct session *s, struct err *err)
 	const struct host *host = &s->facts.host;
 	struct acquire *o = &s->acquire;
 	char digest[DIGEST_HEX + 1];
-	if (boot_installed_kernels(request->host, host->release, &o->kernels, err) < 0)
+	if (boot_installed_kernels(s->node.host, host->release, &o->kernels, err) < 0)
 		return -1;
 	o->is_named = request->is_named;
 	o->gpus = &s->facts.gpus;
 	o->progress = &s->progress;
-	o->host = request->host;
-	o->kern = request->kern;
+	o->host = s->node.host;
+	o->kern = s->node.kern;
 	o->banner = host->banner;
 	o->package_manager.options = request->package_manager;
-	state_dir_init(&o->memory, o->host, o->kern, o->progress, !s->facts.loaded.version);
+	state_dir_init(&o->memory, &s->node, !s->facts.loaded.version);
 	// A failure by its parameters or the hardware says nothing about the package.
 	for (size_t i = 0; i < s->journal.failure_count && !request->is_retry; i++) {
 		const struct journal_failure *f = &s->journal.failures[i];
@@ -199,7 +199,7 @@ static int find_package(struct session *s, struct err *err)
 						      !request->digest && host_signing_reason(host) };
 	if (request->open_repositories(request->ctx, &s->state, &o->fetch, err) < 0 || acquire_open_store(o, err) < 0)
 		return -1;
-	if (existing_driver_read(request->host, host, &s->facts.loaded, acquire_has_store(o) ? &o->store : NULL,
+	if (existing_driver_read(s->node.host, host, &s->facts.loaded, acquire_has_store(o) ? &o->store : NULL,
 				 &s->params.blacklist, &s->facts.existing_driver, err) < 0)
 		return -1;
 	if (request->branch && !is_host_used(s)) {
@@ -246,7 +246,7 @@ static int open_source(struct session *s, struct err *err)
 	if (!path)
 		return 0;
 	// Before anything is unpacked: a key that is away, or that the kernel does not know, ends it in a moment.
-	if (signing_check(&s->facts.host, request->kern, &request->module_key, &s->signer, err) < 0 ||
+	if (signing_check(&s->facts.host, s->node.kern, &request->module_key, &s->signer, err) < 0 ||
 	    scratch_make(&s->state, "source", &s->source_work, err) < 0)
 		return -1;
 	if (!is_fetched)
@@ -279,7 +279,7 @@ static int wait_for_modules(struct session *s, bool is_change, struct err *err)
 {
 	const struct session_request *request = s->request;
 	const struct loaded_module *restless = modules_pending(&s->facts.loaded);
-	if (!restless || journal_is_wedged(&s->journal, s->facts.host.boot_id))
+	if (!restless || journal_is_wedged(&s->journal, s->node.boot))
 		return 0;
 	if (!is_change) {
 		progress_note(&s->progress, "module %s is %s: an install would wait for it", restless->name,
@@ -287,7 +287,7 @@ static int wait_for_modules(struct session *s, bool is_change, struct err *err)
 		return 0;
 	}
 	modules_done(&s->facts.loaded);
-	return modules_read_settled(request->host, request->kern, s->facts.host.release, request->unload_timeout_ms,
+	return modules_read_settled(s->node.host, s->node.kern, s->node.release, request->unload_timeout_ms,
 				    &s->progress, &s->facts.loaded, err);
 }
 
@@ -295,24 +295,26 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 {
 	const struct session_request *request = s->request;
 	progress_enter(&s->progress, "detect");
-	if (facts_read(request->host, request->kern, &s->facts, err) < 0)
+	if (facts_read(s->node.host, s->node.kern, &s->facts, err) < 0)
 		return -1;
+	s->node.boot = s->facts.host.boot_id;
+	s->node.release = s->facts.host.release;
 	bool has_gpu = facts_has_gpu(&s->facts);
 	if (is_change && has_gpu) {
-		s->lock = node_lock_take(request->host, NODE_LOCK_CHANGE, err);
+		s->lock = node_lock_take(s->node.host, NODE_LOCK_CHANGE, err);
 		if (s->lock < 0)
 			return -1;
 		modules_done(&s->facts.loaded); // they may have changed before we got the lock
-		if (modules_read(request->host, request->kern, s->facts.host.release, &s->facts.loaded, err) < 0)
+		if (modules_read(s->node.host, s->node.kern, s->node.release, &s->facts.loaded, err) < 0)
 			return -1;
 	}
 	size_t gpus = gpus_count_ours(&s->facts.gpus, GPU_DISPLAY);
 	size_t switches = gpus_count_ours(&s->facts.gpus, GPU_SWITCH);
 	progress_facts(&s->progress,
-		       json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(s->facts.host.release), "gpus", (int)gpus,
+		       json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(s->node.release), "gpus", (int)gpus,
 				 "switches", (int)switches, "driver", json_text(s->facts.loaded.version)));
 	auto_str char *counted = gpus_text(&s->facts.gpus);
-	progress_end(&s->progress, "detect", "kernel %s, %s, driver %s", s->facts.host.release, counted,
+	progress_end(&s->progress, "detect", "kernel %s, %s, driver %s", s->node.release, counted,
 		     s->facts.loaded.version ? s->facts.loaded.version : "not loaded");
 	if (!has_gpu)
 		return 0;
@@ -321,10 +323,10 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 		return -1;
 	if (is_change)
 		journal_mend(&s->state);
-	if (journal_find(request->host, &s->state, &s->journal, err) < 0 ||
-	    optional_modules_read(request->host, s->facts.host.boot_id, &s->failed, err) < 0 ||
+	if (journal_find(s->node.host, &s->state, &s->journal, err) < 0 ||
+	    optional_modules_read(s->node.host, s->node.boot, &s->failed, err) < 0 ||
 	    wait_for_modules(s, is_change, err) < 0 ||
-	    module_params_read(request->host, request->kern, request->kern, request->params, &s->facts.gpus, &s->params,
+	    module_params_read(s->node.host, s->node.kern, s->node.kern, request->params, &s->facts.gpus, &s->params,
 			       err) < 0)
 		return -1;
 	for (size_t i = 0; i < s->params.skipped.count; i++)
@@ -338,7 +340,6 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 // 1 = acquire.payload has to be exported, 0 = nothing to do.
 static int find_payload(struct session *s, const char *driver, bool is_demanded, struct err *err)
 {
-	const struct session_request *request = s->request;
 	auto_root_record struct root_record now = { 0 };
 	auto_str char *why = NULL;
 	bool is_loaded = str_eq(driver, s->facts.loaded.version);
@@ -347,7 +348,7 @@ static int find_payload(struct session *s, const char *driver, bool is_demanded,
 	if (r != 0)
 		return r;
 	// The store may no longer have what is exported and works.
-	r = root_record_measure(request->host, request->kern, request->sys, s->facts.host.boot_id, &now, err);
+	r = root_record_measure(s->node.host, s->node.kern, s->node.sys, s->node.boot, &now, err);
 	if (r < 0 || (r > 0 && str_eq(now.dir, s->driver_root.dir) && str_eq(now.driver, driver) && !now.problem))
 		return r < 0 ? -1 : 0;
 	if (is_demanded || !is_loaded) {
@@ -368,12 +369,12 @@ static int find_payload(struct session *s, const char *driver, bool is_demanded,
 
 static struct driver_root driver_root_values(struct session *s)
 {
-	return (struct driver_root){ .host = s->request->host,
-				     .kern = s->request->kern,
+	return (struct driver_root){ .host = s->node.host,
+				     .kern = s->node.kern,
 				     .state = &s->state,
-				     .sys = s->request->sys,
+				     .sys = s->node.sys,
 				     .progress = &s->progress,
-				     .boot = s->facts.host.boot_id };
+				     .boot = s->node.boot };
 }
 
 // Opens the export directory, once. An existing export follows the driver even if no option names it.
@@ -387,7 +388,7 @@ static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err
 		return 0;
 	driver_root_done(d);
 	*d = driver_root_values(s);
-	if (root_record_read(request->host, s->facts.host.boot_id, &now, err) < 0)
+	if (root_record_read(s->node.host, s->node.boot, &now, err) < 0)
 		return -1;
 	*ret_is_demanded = request->driver_root || now.dir;
 	auto_str char *dir = str_eq(request->driver_root, "none") ? NULL :
@@ -419,12 +420,12 @@ static int find_driver_root(struct session *s, struct err *err)
 	int r = find_payload(s, driver, is_demanded, err);
 	if (r <= 0)
 		return r;
-	if (p && modules_dir_key(p, s->facts.host.release, s->request->host, s->modules_dir, err) < 0)
+	if (p && modules_dir_key(p, s->node.release, s->node.host, s->modules_dir, err) < 0)
 		return -1;
 	s->driver_root_request = (struct driver_root_request){ .driver = driver,
 							       .payload = s->acquire.payload,
 							       .modules = p ? s->modules_dir : NULL,
-							       .release = s->facts.host.release,
+							       .release = s->node.release,
 							       .flavour = flavour };
 	s->at_hand.payload = s->acquire.payload;
 	if (driver_root_check(&s->driver_root, &s->driver_root_request, &s->driver_root_why, err) < 0)
@@ -441,8 +442,8 @@ static int make_plan(struct session *s, struct err *err)
 	if (!plan_has(&s->plan, STEP_UNLOAD) || s->request->is_stage)
 		return 0;
 	plan_done(&s->plan);
-	if (holders_find(s->request->kern, &s->facts.loaded, &s->holders, err) < 0 ||
-	    holders_wait_omit_daemons(s->request->host, s->request->kern, &s->holders, err) < 0)
+	if (holders_find(s->node.kern, &s->facts.loaded, &s->holders, err) < 0 ||
+	    holders_wait_omit_daemons(s->node.host, s->node.kern, &s->holders, err) < 0)
 		return -1;
 	if (plan_make(&s->facts, &s->plan_request, &s->at_hand, &s->holders, &s->plan, err) == 0)
 		return 0;
@@ -455,14 +456,14 @@ static struct compile_request session_compile(const struct session *s)
 {
 	const struct session_request *request = s->request;
 	return (struct compile_request){
-		.release = s->facts.host.release,
+		.release = s->node.release,
 		.banner = s->facts.host.banner,
 		.source = &s->source,
 		.headers = request->headers,
 		.modules = request->modules,
 		.gpus = &s->facts.gpus,
-		.host = request->host,
-		.kern = request->kern,
+		.host = s->node.host,
+		.kern = s->node.kern,
 		.state = &s->state,
 		.patches = request->patches,
 		.jobs = request->jobs,
@@ -482,7 +483,7 @@ static char *inputs_text(struct session *s)
 	struct err absent;
 	if (!s->source.version || acquire_found(&s->acquire))
 		return NULL;
-	if (compile_target_headers(s->request->host, &s->state, s->request->headers, NULL, host->release, host->banner,
+	if (compile_target_headers(s->node.host, &s->state, s->request->headers, NULL, host->release, host->banner,
 				   &tree, &from, &absent) == 0) {
 		struct compile_request compile = session_compile(s);
 		compile.cores = acquire_core_offer(&s->acquire);
@@ -538,11 +539,7 @@ static void fill_apply(struct session *s, const struct compile_gate *gate, struc
 	const struct session_request *request = s->request;
 	*compile = session_compile(s);
 	*ret = (struct apply){
-		.host = request->host,
-		.kern = request->kern,
-		.dev_root = request->dev_root,
-		.sys = request->sys,
-		.state = &s->state,
+		.node = &s->node,
 		.facts = &s->facts,
 		.request = &s->plan_request,
 		.plan = &s->plan,
@@ -561,7 +558,6 @@ static void fill_apply(struct session *s, const struct compile_gate *gate, struc
 		.load_timeout_ms = request->load_timeout_ms,
 		.unload_timeout_ms = request->unload_timeout_ms,
 		.holders_timeout_ms = request->holders_timeout_ms,
-		.progress = &s->progress,
 	};
 }
 
@@ -584,11 +580,11 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 	if (s->state.fd >= 0 && err->code != E_MODULE_BUSY) { // busy: another process loads or unloads
 		fetch->state = &s->state;
 		if (!fetch->now_trusted && !request->is_unverified) { // it failed before the repositories were opened
-			trust_now(request->host, request->trust_dir, &s->trust);
+			trust_now(s->node.host, request->trust_dir, &s->trust);
 			fetch->now_trusted = &s->trust;
 		}
 		modules_done(&s->facts.loaded);
-		if (modules_read(request->host, request->kern, s->facts.host.release, &s->facts.loaded, &why) >= 0 &&
+		if (modules_read(s->node.host, s->node.kern, s->node.release, &s->facts.loaded, &why) >= 0 &&
 		    acquire_open_store(&s->acquire, &why) >= 0)
 			r = apply_last_good(&apply, &status, &why);
 	}
@@ -609,6 +605,9 @@ int session_open(const struct session_request *request, bool is_change, struct s
 	ret->driver = request->driver;
 	ret->acquire.reuse = request->reuse;
 	ret->progress = request->progress;
+	ret->node = *request->node;
+	ret->node.state = &ret->state;
+	ret->node.progress = &ret->progress;
 	if (collect_facts(ret, is_change, err) == 0 && make_session_plan(ret, err) == 0)
 		return 0;
 	progress_fail(&ret->progress);
@@ -666,7 +665,7 @@ static int withdraw_driver_root(struct session *s, struct err *err)
 	auto_str char *dir = str_fmt("/%s", s->driver_root.former);
 	progress_enter(&s->progress, "withdraw");
 	if (driver_root_open(&old, dir, err) < 0 ||
-	    driver_root_withdraw(&old, s->facts.host.release, s->facts.loaded.version, !s->driver_root.dir, err) < 0)
+	    driver_root_withdraw(&old, s->node.release, s->facts.loaded.version, !s->driver_root.dir, err) < 0)
 		return -1;
 	progress_end(&s->progress, "withdraw", "%s is no longer exported", dir);
 	free(TAKE(s->driver_root.former));

@@ -8,9 +8,9 @@
 #include "base/file/scratch.h"
 #include "transaction/apply.h"
 
-struct session_request {                                     // borrowed, until session_done()
-	const struct root *host, *kern, *dev_root, *patches; // patches: NULL = only the built-in ones
-	const struct sys *sys;
+struct session_request {             // borrowed, until session_done()
+	const struct node *node;     // its .boot, .release, .state and .progress are not read
+	const struct root *patches;  // NULL = only the built-in ones
 	const char *driver, *digest; // digest: 64 hexadecimal digits of the package's manifest; NULL = any
 	const char *branch; // in place of driver: the newest of it that there is a package of; "" = of all; NULL = none
 	enum module_type flavour;
@@ -57,6 +57,7 @@ struct session {
 	const char *driver; // requested; NULL = that of the package or source
 	char *newest;       // of the requested branch; .driver is the same
 	int lock;           // -1 = not taken
+	struct node node; // of the request, with the state and progress of this session, and boot and release of facts
 	struct root state;
 	struct scratch source_work;
 	struct facts facts;

@@ -18,7 +18,7 @@
 static int step_adopt(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)err;
-	progress_end(r->a->progress, "adopt", "%s is loaded already", step->subject);
+	progress_end(r->a->node->progress, "adopt", "%s is loaded already", step->subject);
 	return 0;
 }
 
@@ -26,14 +26,14 @@ static int find_firmware(const struct apply *a, const struct preflight_need *nee
 {
 	auto_firmware_path struct firmware_path search = { 0 };
 	auto_str char *where = NULL;
-	if (firmware_path(a->host, a->kern, a->facts->host.release, &search, err) < 0)
+	if (firmware_path(a->node->host, a->node->kern, a->node->release, &search, err) < 0)
 		return -1;
 	if (need->names.count && a->export &&
 	    driver_root_has_firmware(a->export, a->acquire->payload, &search, &need->names)) {
 		*ret_text = str_dup("firmware comes with the user space");
 		return 0;
 	}
-	int found = preflight_firmware(a->host, &search, need, &where, err);
+	int found = preflight_firmware(a->node->host, &search, need, &where, err);
 	if (found >= 0)
 		*ret_text = found ? str_fmt("firmware %s", where) : str_fmt("no firmware: %s", need->why);
 	return found;
@@ -46,7 +46,7 @@ static int check_room(const struct transaction *r, struct err *err)
 	const struct acquire *o = r->a->acquire;
 	bool is_stored = plan_has(r->a->plan, STEP_PACKAGE) && acquire_found(o) == &o->kept;
 	uint64_t bytes = is_stored ? state_dir_package_bytes(&o->kept) : 0;
-	if (state_dir_space(r->a->state, bytes, err) == 0)
+	if (state_dir_space(r->a->node->state, bytes, err) == 0)
 		return 0;
 	if (!o->memory.is_allowed || !is_stored || !state_dir_is_disk_error(err))
 		return -1;
@@ -76,13 +76,7 @@ static int check_plan_firmware(const struct apply *a, char **ret_text, struct er
 
 static struct unbind_work unbind_work(const struct transaction *r)
 {
-	const struct apply *a = r->a;
-	return (struct unbind_work){ .host = a->host,
-				     .kern = a->kern,
-				     .sys = a->sys,
-				     .release = a->facts->host.release,
-				     .timeout_ms = a->unload_timeout_ms,
-				     .progress = a->progress };
+	return (struct unbind_work){ .node = r->a->node, .timeout_ms = r->a->unload_timeout_ms };
 }
 
 static struct driver_root_request export_request_of(const struct transaction *r, const char *driver,
@@ -91,7 +85,7 @@ static struct driver_root_request export_request_of(const struct transaction *r,
 	return (struct driver_root_request){ .driver = driver,
 					     .payload = r->a->acquire->payload,
 					     .modules = *r->modules ? r->modules : NULL,
-					     .release = r->a->facts->host.release,
+					     .release = r->a->node->release,
 					     .flavour = flavour };
 }
 
@@ -118,11 +112,11 @@ static int step_preflight(struct transaction *r, const struct step *step, struct
 	(void)step;
 	const struct apply *a = r->a;
 	auto_str char *firmware = NULL;
-	if (preflight_rights(a->kern, plan_rights(a->plan, a->kern), err) < 0 ||
+	if (preflight_rights(a->node->kern, plan_rights(a->plan, a->node->kern), err) < 0 ||
 	    (!a->is_payload_elsewhere && check_plan_firmware(a, &firmware, err) < 0) || check_attributes(r, err) < 0 ||
 	    check_room(r, err) < 0)
 		return -1;
-	progress_end(a->progress, "preflight", "%s",
+	progress_end(a->node->progress, "preflight", "%s",
 		     firmware ? firmware : "firmware comes with an image that is not here");
 	return 0;
 }
@@ -131,7 +125,7 @@ static int step_preflight(struct transaction *r, const struct step *step, struct
 static bool is_payload_due(const struct apply *a)
 {
 	auto_str char *path = str_fmt(DRIVER_ROOT_PAYLOADS "/%s", a->acquire->payload);
-	return plan_has(a->plan, STEP_PAYLOAD) && !root_exists(a->state, path);
+	return plan_has(a->plan, STEP_PAYLOAD) && !root_exists(a->node->state, path);
 }
 
 int step_check_rollback(struct transaction *r, struct err *err)
@@ -151,7 +145,8 @@ static int check_daemons(const struct apply *a, struct err *err)
 	auto_daemon_facts struct daemon_facts facts = { 0 };
 	auto_daemons struct daemons daemons = { 0 };
 	auto_str char *path = str_fmt(DRIVER_ROOT_PAYLOADS "/%s", a->acquire->payload);
-	if (root_sub(a->state, path, &payload, err) < 0 || daemon_facts_read(a->kern, &payload, &none, &facts, err) < 0)
+	if (root_sub(a->node->state, path, &payload, err) < 0 ||
+	    daemon_facts_read(a->node->kern, &payload, &none, &facts, err) < 0)
 		return -1;
 	facts.switches = gpus_count_ours(&a->facts->gpus, GPU_SWITCH); // none is counted before the driver is loaded
 	daemons_rules(&facts, &daemons);
@@ -171,8 +166,8 @@ static int step_payload(struct transaction *r, const struct step *step, struct e
 	auto_str char *how = is_copied ?
 				     str_fmt(", %llu MiB of the image copied", (unsigned long long)c->is.bytes >> 20) :
 				     str_dup("");
-	progress_end(a->progress, "payload", "user space %s, sha256 %.12s...%s", a->plan->driver, a->acquire->payload,
-		     how);
+	progress_end(a->node->progress, "payload", "user space %s, sha256 %.12s...%s", a->plan->driver,
+		     a->acquire->payload, how);
 	return 0;
 }
 
@@ -183,7 +178,7 @@ static int step_package(struct transaction *r, const struct step *step, struct e
 	if (acquire_take(a->acquire, &r->package, err) < 0)
 		return -1;
 	auto_str char *tag = package_tag(&r->package.key);
-	progress_end(a->progress, "package", "%s from %s", tag, r->package.place);
+	progress_end(a->node->progress, "package", "%s from %s", tag, r->package.place);
 	return 0;
 }
 
@@ -200,7 +195,7 @@ static int step_compile(struct transaction *r, const struct step *step, struct e
 	request.output = acquire_output;
 	request.output_ctx = a->acquire;
 	request.gate = a->gate;
-	int made = compile_package(&request, a->progress, &r->package, &report, err);
+	int made = compile_package(&request, a->node->progress, &r->package, &report, err);
 	return made > 0 ? step_package(r, step, err) : made;
 }
 
@@ -212,7 +207,7 @@ static bool skip_optional(struct transaction *r, const char *module, const struc
 	auto_str char *params = r->a->request->params ? module_params_text(r->a->request->params, module) : str_dup("");
 	const char *code = err_info(why->code)->name;
 	optional_modules_add(&r->failed, module, params, code, why->text);
-	progress_note(r->a->progress, "%s is not loaded, and the driver works without it: %s: %s", module, code,
+	progress_note(r->a->node->progress, "%s is not loaded, and the driver works without it: %s: %s", module, code,
 		      why->text);
 	return true;
 }
@@ -221,7 +216,7 @@ static bool skip_optional(struct transaction *r, const char *module, const struc
 static int check_module_needs(const struct transaction *r, const struct proof_module *m, struct err *err)
 {
 	for (size_t i = 0; i < m->needs.count; i++)
-		if (provider_check(r->a->host, r->a->kern, r->a->facts->host.release, m->needs.items[i], err) < 0)
+		if (provider_check(r->a->node->host, r->a->node->kern, r->a->node->release, m->needs.items[i], err) < 0)
 			return -1;
 	return 0;
 }
@@ -247,9 +242,9 @@ static int prove_package_files(struct transaction *r, const struct step *step, s
 	// Driver modules that stay loaded export what the package's own files do: their srcversions are equal.
 	if (module_set_read(&p->dir, &files, &r->set, err) < 0 ||
 	    module_set_read(&p->dir, &loaded_files, &loaded, err) < 0 ||
-	    kernel_abi_read(&abi, a->host, a->kern, a->state, NULL, err) < 0)
+	    kernel_abi_read(&abi, a->node->host, a->node->kern, a->node->state, NULL, err) < 0)
 		return -1;
-	kernel_trust_read(a->host, a->kern, a->sys, a->facts->host.release, &trust);
+	kernel_trust_read(a->node->host, a->node->kern, a->node->sys, a->node->release, &trust);
 	abi.answers = &trust.answers;
 	for (size_t i = 0; i < loaded.count; i++)
 		symvers_add_all(exports, loaded.items[i].exports);
@@ -299,10 +294,10 @@ static void note_unfit(const struct transaction *r, const struct proof *proof, c
 {
 	struct err err;
 	const struct package *p = &r->package;
-	bool is_of_this_kernel = str_eq(p->key.release, r->a->facts->host.release);
+	bool is_of_this_kernel = str_eq(p->key.release, r->a->node->release);
 	bool is_bad = (why->code == E_ABI && is_of_this_kernel) || why->code == E_ELF || why->code == E_ARCH;
 	if (is_bad && store_quarantine(&r->a->acquire->store, p->layer.digest, NULL, &err) < 0)
-		progress_note(r->a->progress, "cannot quarantine the package: %s", err.text);
+		progress_note(r->a->node->progress, "cannot quarantine the package: %s", err.text);
 	for (size_t i = 0; i < proof->count; i++) {
 		auto_str char *name = module_set_name(&r->set, i);
 		if (proof->modules[i].code && !optional_modules_is(name))
@@ -323,7 +318,7 @@ static int check_proof_basis(const struct transaction *r, struct proof *proof, s
 		return 0;
 	if (plan_has(a->plan, STEP_UNLOAD) && !r->was_open && !a->is_unproven_allowed)
 		return err_set(err, E_UNPROVEN, "%s", proof->text);
-	progress_note(a->progress, "nothing tells before the load whether the modules fit this kernel");
+	progress_note(a->node->progress, "nothing tells before the load whether the modules fit this kernel");
 	return 0;
 }
 
@@ -367,7 +362,7 @@ int step_foresee(struct transaction *r, const struct step *step, struct err *err
 		return foresee_proof(r, step, err);
 	if (step->kind != STEP_PREFLIGHT)
 		return 0;
-	if (preflight_rights(a->kern, plan_rights(a->plan, a->kern), err) < 0)
+	if (preflight_rights(a->node->kern, plan_rights(a->plan, a->node->kern), err) < 0)
 		return -1;
 	if (check_plan_firmware(a, &firmware, err) < 0 && (err->code != E_FIRMWARE || !is_payload_due(a)))
 		return -1;
@@ -397,48 +392,44 @@ static int step_prove(struct transaction *r, const struct step *step, struct err
 		// On a node without a driver an unwritable disk is not a reason to stop.
 		if (!a->acquire->memory.is_allowed || !state_dir_is_disk_error(err))
 			return -1;
-		progress_note(a->progress, "cannot record in the store what is loaded: %s", err->text);
+		progress_note(a->node->progress, "cannot record in the store what is loaded: %s", err->text);
 	}
-	progress_end(a->progress, "prove", "%s", proof.text);
+	progress_end(a->node->progress, "prove", "%s", proof.text);
 	return 0;
 }
 
-static struct holders_wait drain_of(const struct apply *a)
+static struct holders_wait holders_wait_of(const struct apply *a)
 {
-	return (struct holders_wait){ .host = a->host,
-				      .kern = a->kern,
-				      .sys = a->sys,
-				      .release = a->facts->host.release,
+	return (struct holders_wait){ .node = a->node,
 				      .policy = a->request->holders,
-				      .timeout_ms = a->holders_timeout_ms,
-				      .progress = a->progress };
+				      .timeout_ms = a->holders_timeout_ms };
 }
 
 static int step_holders(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)step;
-	struct holders_wait drain = drain_of(r->a);
+	struct holders_wait drain = holders_wait_of(r->a);
 	auto_holders struct holders holders = { 0 };
 	if (holders_wait(&drain, &holders, err) < 0) {
-		holders_wait_note(r->a->progress, &holders);
+		holders_wait_note(r->a->node->progress, &holders);
 		return -1;
 	}
-	progress_end(r->a->progress, "holders", "the driver is not in use");
+	progress_end(r->a->node->progress, "holders", "the driver is not in use");
 	return 0;
 }
 
 static int step_unload(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)step; // the graph may be another one by now
-	struct holders_wait drain = drain_of(r->a);
+	struct holders_wait drain = holders_wait_of(r->a);
 	auto_holders struct holders holders = { 0 };
 	auto_strv struct strv gone = { 0 };
 	if (unload_driver(&drain, r->a->unload_timeout_ms, &holders, &gone, err) < 0) {
-		holders_wait_note(r->a->progress, &holders);
+		holders_wait_note(r->a->node->progress, &holders);
 		return -1;
 	}
 	auto_str char *names = gone.count ? strv_join(&gone, ", ") : str_dup("nothing was loaded");
-	progress_end(r->a->progress, "unload", "%s", names);
+	progress_end(r->a->node->progress, "unload", "%s", names);
 	return 0;
 }
 
@@ -449,7 +440,7 @@ static void restore_old_drivers(struct transaction *r)
 	auto_str char *problem = NULL;
 	unbind_restore(&w, &r->released, &problem);
 	if (problem)
-		progress_note(r->a->progress, "could not rebind every GPU to its previous driver: %s", problem);
+		progress_note(r->a->node->progress, "could not rebind every GPU to its previous driver: %s", problem);
 	unbind_done(&r->released);
 }
 
@@ -464,7 +455,7 @@ static int step_unbind(struct transaction *r, const struct step *step, struct er
 		return -1;
 	}
 	auto_str char *modules = strv_join(&r->released.modules, ", ");
-	progress_end(r->a->progress, "unbind", "%s%s%s", step->subject, *modules ? "; unloaded " : "", modules);
+	progress_end(r->a->node->progress, "unbind", "%s%s%s", step->subject, *modules ? "; unloaded " : "", modules);
 	return 0;
 }
 
@@ -489,7 +480,7 @@ static void commit_unbind(struct transaction *r)
 	struct err err;
 	struct unbind_work w = unbind_work(r);
 	if (unbind_finish(&w, &r->released, &err) < 0)
-		progress_note(r->a->progress, "could not reset driver_override: %s", err.text);
+		progress_note(r->a->node->progress, "could not reset driver_override: %s", err.text);
 }
 
 // Without a package, keeps the modules that are exported now.
@@ -497,10 +488,11 @@ static int keep_exported_modules(struct transaction *r, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_root_record struct root_record now = { 0 };
-	if (root_record_read(a->host, a->facts->host.boot_id, &now, err) < 0)
+	if (root_record_read(a->node->host, a->node->boot, &now, err) < 0)
 		return -1;
 	auto_str char *path = now.modules ? str_fmt(DRIVER_ROOT_MODULES "/%s", now.modules) : NULL;
-	if (path && digest_is_hex(now.modules) && str_eq(now.driver, a->plan->driver) && root_exists(a->state, path))
+	if (path && digest_is_hex(now.modules) && str_eq(now.driver, a->plan->driver) &&
+	    root_exists(a->node->state, path))
 		memcpy(r->modules, now.modules, sizeof(r->modules));
 	return 0;
 }
@@ -508,18 +500,18 @@ static int keep_exported_modules(struct transaction *r, struct err *err)
 static int use_package_modules(struct transaction *r, struct package *p, struct err *err)
 {
 	const struct apply *a = r->a;
-	const char *release = a->facts->host.release;
+	const char *release = a->node->release;
 	auto_root struct root store = ROOT_NONE;
-	if (modules_dir_key(p, release, a->host, r->modules, err) < 0 ||
-	    root_mkdirs(a->state, DRIVER_ROOT_MODULES, 0755, err) < 0 ||
-	    root_sub(a->state, DRIVER_ROOT_MODULES, &store, err) < 0)
+	if (modules_dir_key(p, release, a->node->host, r->modules, err) < 0 ||
+	    root_mkdirs(a->node->state, DRIVER_ROOT_MODULES, 0755, err) < 0 ||
+	    root_sub(a->node->state, DRIVER_ROOT_MODULES, &store, err) < 0)
 		return -1;
 	if (root_exists(&store, r->modules))
 		return 0;
 	if (p->dir.fd < 0 &&
 	    state_dir_stage(&a->acquire->memory, &a->acquire->store.layout, a->acquire->fetch.state, p, err) < 0)
 		return -1;
-	return modules_dir_make(p, release, a->host, &store, r->modules, err) < 0 ? -1 : 0;
+	return modules_dir_make(p, release, a->node->host, &store, r->modules, err) < 0 ? -1 : 0;
 }
 
 int step_prepare_export(struct transaction *r, struct err *err)
@@ -548,9 +540,9 @@ static void note_loaded(const struct transaction *r, const struct strv *modules,
 	struct err why;
 	const struct host *host = &r->a->facts->host;
 	bool is_other = p->count && !str_eq(p->key.release, host->release);
-	if (existing_driver_note(r->a->host, r->a->kern, host->boot_id, modules, is_other ? p->key.release : NULL,
-				 &why) < 0)
-		progress_note(r->a->progress, "cannot record who loaded the driver: %s", why.text);
+	if (existing_driver_note(r->a->node->host, r->a->node->kern, host->boot_id, modules,
+				 is_other ? p->key.release : NULL, &why) < 0)
+		progress_note(r->a->node->progress, "cannot record who loaded the driver: %s", why.text);
 }
 
 static int load_set_module(struct transaction *r, size_t index, struct err *err)
@@ -559,11 +551,11 @@ static int load_set_module(struct transaction *r, size_t index, struct err *err)
 	const struct module *m = &r->set.items[index];
 	const struct strv *needs = &r->needs[index];
 	for (size_t i = 0; i < needs->count; i++)
-		if (provider_load(a->host, a->kern, a->sys, a->facts->host.release, needs->items[i], a->load_timeout_ms,
-				  err) < 0)
+		if (provider_load(a->node->host, a->node->kern, a->node->sys, a->node->release, needs->items[i],
+				  a->load_timeout_ms, err) < 0)
 			return -1;
 	auto_str char *params = module_params_known(m, driver_state_params(&r->target, m->name));
-	int done = load_module(a->sys, a->kern, m, params, a->load_timeout_ms, err);
+	int done = load_module(a->node->sys, a->node->kern, m, params, a->load_timeout_ms, err);
 	if (done > 0)
 		strv_add(&r->loaded, str_dup(m->name));
 	return done;
@@ -583,7 +575,7 @@ static int step_load(struct transaction *r, const struct step *step, struct err 
 	note_loaded(r, &r->loaded, &r->package);
 	commit_unbind(r);
 	auto_str char *names = r->loaded.count ? strv_join(&r->loaded, ", ") : str_dup("nothing new");
-	progress_end(a->progress, "load", "%s", r->failed.count ? names : step->subject);
+	progress_end(a->node->progress, "load", "%s", r->failed.count ? names : step->subject);
 	return 0;
 }
 
@@ -593,12 +585,12 @@ static int step_undo_load(struct transaction *r, struct err *err)
 	const struct apply *a = r->a;
 	auto_modules struct modules now = { 0 };
 	auto_strv struct strv order = { 0 }, gone = { 0 };
-	if (r->was_open && (modules_read(a->host, a->kern, a->facts->host.release, &now, err) < 0 ||
+	if (r->was_open && (modules_read(a->node->host, a->node->kern, a->node->release, &now, err) < 0 ||
 			    modules_unload_order(&now, &order, err) < 0))
 		return -1;
 	for (size_t i = r->was_open ? 0 : r->loaded.count; i-- > 0;)
 		strv_add(&order, str_dup(r->loaded.items[i]));
-	return unload_modules(&order, a->sys, a->kern, a->unload_timeout_ms, &gone, err);
+	return unload_modules(&order, a->node->sys, a->node->kern, a->unload_timeout_ms, &gone, err);
 }
 
 static int step_nodes(struct transaction *r, const struct step *step, struct err *err)
@@ -606,10 +598,10 @@ static int step_nodes(struct transaction *r, const struct step *step, struct err
 	(void)step;
 	const struct apply *a = r->a;
 	auto_devices struct devices d = { 0 };
-	if (devices_want(a->kern, a->imex_channels, &d, err) < 0 ||
-	    devices_apply(a->dev_root, a->sys, false, &d, err) < 0)
+	if (devices_want(a->node->kern, a->imex_channels, &d, err) < 0 ||
+	    devices_apply(a->node->dev_root, a->node->sys, false, &d, err) < 0)
 		return -1;
-	progress_end(a->progress, "nodes", "%zu node%s, %zu change%s", d.count, str_plural(d.count), d.changes,
+	progress_end(a->node->progress, "nodes", "%zu node%s, %zu change%s", d.count, str_plural(d.count), d.changes,
 		     str_plural(d.changes));
 	return 0;
 }
@@ -619,7 +611,7 @@ void transaction_remember(const struct transaction *r, const char *digest,
 {
 	struct err why;
 	if (digest && acquire_has_store(r->a->acquire) && set(&r->a->acquire->store, digest, &why) < 0)
-		progress_note(r->a->progress, "cannot record package %.12s in the store: %s", digest, why.text);
+		progress_note(r->a->node->progress, "cannot record package %.12s in the store: %s", digest, why.text);
 }
 
 int step_undo_unload(struct transaction *r, struct err *err)
@@ -637,9 +629,9 @@ int step_undo_unload(struct transaction *r, struct err *err)
 		const struct package *p = r->rollback.shared ? &r->package : &r->rollback.package;
 		note_loaded(r, &d->modules, p);
 		if (note_reuse(r, p, &why) < 0)
-			progress_note(r->a->progress, "cannot record in the store which package serves this kernel: %s",
-				      why.text);
-		progress_end(r->a->progress, "back", "driver %s %s is loaded again", d->version, d->flavour);
+			progress_note(r->a->node->progress,
+				      "cannot record in the store which package serves this kernel: %s", why.text);
+		progress_end(r->a->node->progress, "back", "driver %s %s is loaded again", d->version, d->flavour);
 	}
 	transaction_remember(r, d->digest, store_set_target);
 	return step_nodes(r, &nodes, err);
@@ -654,7 +646,7 @@ static int step_export(struct transaction *r, const struct step *step, struct er
 	struct driver_root_request request = export_of_plan(r);
 	if (driver_root_switch(e, &request, err) < 0)
 		return -1;
-	progress_end(r->a->progress, "export", "/%s, generation %u", e->dir, e->number);
+	progress_end(r->a->node->progress, "export", "/%s, generation %u", e->dir, e->number);
 	return 0;
 }
 
@@ -677,7 +669,7 @@ int step_prepare_rollback_export(struct transaction *r, struct err *err)
 		found = -1;
 	a->acquire->is_back = false;
 	if (found == 0)
-		progress_note(a->progress, "no user space of driver %s is exported: %s", version, why);
+		progress_note(a->node->progress, "no user space of driver %s is exported: %s", version, why);
 	if (found <= 0)
 		return found;
 	if (r->rollback.package.count && use_package_modules(r, &r->rollback.package, err) < 0)
@@ -697,17 +689,17 @@ void step_export_rollback(struct transaction *r)
 	if (!e || !e->made)
 		return;
 	if (driver_root_switch(e, &request, &why) < 0)
-		progress_note(r->a->progress, "the user space of driver %s is not exported: %s",
+		progress_note(r->a->node->progress, "the user space of driver %s is not exported: %s",
 			      r->rollback.driver.version, why.text);
 	else
-		progress_end(r->a->progress, "export", "/%s, generation %u", e->dir, e->number);
+		progress_end(r->a->node->progress, "export", "/%s, generation %u", e->dir, e->number);
 }
 
 void step_undo_export(struct transaction *r)
 {
 	struct err why;
 	if (r->a->export && driver_root_rollback(r->a->export, &why) < 0)
-		progress_note(r->a->progress, "could not restore the previous export: %s", why.text);
+		progress_note(r->a->node->progress, "could not restore the previous export: %s", why.text);
 }
 
 void step_export_collect(struct transaction *r)
@@ -717,21 +709,22 @@ void step_export_collect(struct transaction *r)
 	if (r->a->export)
 		done = driver_root_finish(r->a->export, &why) < 0 ? -1 : driver_root_gc(r->a->export, &why);
 	if (done < 0)
-		progress_note(r->a->progress, "could not remove earlier exports: %s", why.text);
+		progress_note(r->a->node->progress, "could not remove earlier exports: %s", why.text);
 	else if (!done)
-		progress_note(r->a->progress, "an earlier export is still in use; a later start removes it");
+		progress_note(r->a->node->progress, "an earlier export is still in use; a later start removes it");
 }
 
 static void record_optional_failures(struct transaction *r)
 {
 	struct err why;
 	const struct apply *a = r->a;
-	const char *boot = a->facts->host.boot_id;
+	const char *boot = a->node->boot;
 	auto_optional_modules struct optional_modules known = { 0 };
 	if (!r->is_touched)
 		return;
 	// Failures that this run did not try again stay on record.
-	if (optional_modules_read(a->host, boot, &known, &why) > 0 && str_eq(known.package, r->package.manifest.digest))
+	if (optional_modules_read(a->node->host, boot, &known, &why) > 0 &&
+	    str_eq(known.package, r->package.manifest.digest))
 		for (size_t i = 0; i < known.count; i++) {
 			const struct optional_failure *f = &known.items[i];
 			auto_str char *name = module_canonical(f->module);
@@ -740,8 +733,8 @@ static void record_optional_failures(struct transaction *r)
 		}
 	r->failed.driver = str_dup(r->target.version);
 	r->failed.package = str_dup(r->package.manifest.digest);
-	if (optional_modules_write(a->host, boot, &r->failed, &why) < 0)
-		progress_note(a->progress, "cannot record which optional modules are not loaded: %s", why.text);
+	if (optional_modules_write(a->node->host, boot, &r->failed, &why) < 0)
+		progress_note(a->node->progress, "cannot record which optional modules are not loaded: %s", why.text);
 }
 
 static int read_status(struct transaction *r, const struct plan *plan, struct err *err)
@@ -749,7 +742,7 @@ static int read_status(struct transaction *r, const struct plan *plan, struct er
 	const struct apply *a = r->a;
 	auto_strv struct strv modules = { 0 };
 	status_done(r->status);
-	if (status_read(&r->now, a->host, a->kern, a->dev_root, a->sys, r->status, err) < 0)
+	if (status_read(&r->now, a->node->host, a->node->kern, a->node->dev_root, a->node->sys, r->status, err) < 0)
 		return -1;
 	if (!plan)
 		return 0;
@@ -764,14 +757,14 @@ static int read_status(struct transaction *r, const struct plan *plan, struct er
 int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err)
 {
 	record_optional_failures(r);
-	if (facts_read(r->a->host, r->a->kern, &r->now, err) < 0 || read_status(r, plan, err) < 0)
+	if (facts_read(r->a->node->host, r->a->node->kern, &r->now, err) < 0 || read_status(r, plan, err) < 0)
 		return -1;
 	if (!status_holds_beside_gpus(r->status))
 		return status_error(r->status, err);
 	int measured = transaction_check_gpus(r, err);
 	struct err why;
 	if (measured != 0 && read_status(r, plan, &why) < 0)
-		progress_note(r->a->progress, "cannot read the status of this node: %s", why.text);
+		progress_note(r->a->node->progress, "cannot read the status of this node: %s", why.text);
 	return measured < 0 ? -1 : status_error(r->status, err);
 }
 
@@ -779,7 +772,7 @@ static int step_verify(struct transaction *r, const struct step *step, struct er
 {
 	if (transaction_verify(r, r->a->plan, err) < 0)
 		return -1;
-	progress_end(r->a->progress, "verify", "%s, every post-condition holds", step->subject);
+	progress_end(r->a->node->progress, "verify", "%s, every post-condition holds", step->subject);
 	return 0;
 }
 

@@ -27,11 +27,11 @@ static void publish_unloaded(const struct holders_wait *d, const struct err *fai
 {
 	auto_facts struct facts now = { 0 };
 	auto_status struct status status = { 0 };
-	const struct status_file_end end = { .outcome = "unload", .progress = d->progress, .failure = failure };
+	const struct status_file_end end = { .outcome = "unload", .progress = d->node->progress, .failure = failure };
 	struct err ignored;
-	if (facts_read(d->host, d->kern, &now, &ignored) == 0 &&
-	    status_read(&now, d->host, d->kern, d->host, d->sys, &status, &ignored) == 0)
-		status_file_end(d->host, &now, &status, &end, &ignored);
+	if (facts_read(d->node->host, d->node->kern, &now, &ignored) == 0 &&
+	    status_read(&now, d->node->host, d->node->kern, d->node->host, d->node->sys, &status, &ignored) == 0)
+		status_file_end(d->node->host, &now, &status, &end, &ignored);
 }
 
 // There were no other holders. New ones, or those hidden behind our daemons, show once the daemons have stopped; the
@@ -44,7 +44,7 @@ static int stop_daemons(const struct holders_wait *d, struct daemon_stop *daemon
 	int r = daemon_stop_all(daemons, err);
 	if (r <= 0)
 		return r;
-	for (int left = d->sys->record ? 1 : TRIES; left > 0; left--) { // on a recorded machine nothing changes
+	for (int left = d->node->sys->record ? 1 : TRIES; left > 0; left--) { // on a recorded machine nothing changes
 		auto_modules struct modules now = { 0 };
 		r = holders_wait_check(d, &now, ret_holders, err);
 		if (r == 0 || err->code != E_IN_USE)
@@ -61,27 +61,26 @@ int unload_driver(const struct holders_wait *d, int timeout_ms, struct holders *
 	auto_strv struct strv order = { 0 };
 	auto_host struct host host = { 0 };
 	auto_str char *pending = NULL;
-	if (gpu_start_find_pending(d->kern, &pending))
+	if (gpu_start_find_pending(d->node->kern, &pending))
 		return err_set(err, E_GPU_PENDING, "the driver is starting a GPU (%s)", pending);
-	int r = modules_read_settled(d->host, d->kern, d->release, timeout_ms, d->progress, &loaded, err);
+	int r = modules_read_settled(d->node->host, d->node->kern, d->node->release, timeout_ms, d->node->progress,
+				     &loaded, err);
 	if (r <= 0)
 		return r;
 	if (holders_wait_check(d, &loaded, ret_holders, err) < 0 || modules_unload_order(&loaded, &order, err) < 0)
 		return -1;
 	// Before the unload, for those that wait for a ready driver.
 	auto_str char *names = strv_join(&order, ", ");
-	if (host_read(d->host, d->kern, &host, err) < 0 ||
-	    status_file_step(d->host, &host, "unload", names, true, err) < 0)
+	if (host_read(d->node->host, d->node->kern, &host, err) < 0 ||
+	    status_file_step(d->node->host, &host, "unload", names, true, err) < 0)
 		return -1;
-	auto_daemon_stop struct daemon_stop daemons = {
-		.host = d->host, .kern = d->kern, .sys = d->sys, .progress = d->progress
-	};
+	auto_daemon_stop struct daemon_stop daemons = { .node = d->node };
 	r = stop_daemons(d, &daemons, ret_holders, err);
 	if (r == 0)
-		r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
+		r = unload_modules(&order, d->node->sys, d->node->kern, timeout_ms, ret_unloaded, err);
 	for (size_t i = 0; i < ret_unloaded->count; i++)
 		if (!modules_find(&loaded, ret_unloaded->items[i])->is_driver)
-			progress_note(d->progress,
+			progress_note(d->node->progress,
 				      "module %s, which used the driver, was unloaded and will not be reloaded",
 				      ret_unloaded->items[i]);
 	if (r < 0 && ret_unloaded->count) {
@@ -111,11 +110,11 @@ int unload_node(const struct holders_wait *d, const struct root *state, int time
 	auto_host struct host host = { 0 };
 	auto_journal struct journal j = { 0 };
 	journal_mend(state);
-	if (host_read(d->host, d->kern, &host, err) < 0 || journal_find(d->host, state, &j, err) < 0 ||
-	    journal_check_wedged(&j, host.boot_id, err) < 0)
+	if (host_read(d->node->host, d->node->kern, &host, err) < 0 ||
+	    journal_find(d->node->host, state, &j, err) < 0 || journal_check_wedged(&j, host.boot_id, err) < 0)
 		return -1;
 	int r = unload_driver(d, timeout_ms, ret_holders, ret_unloaded, err);
 	if (r < 0)
-		unload_record_wedge(d->host, state, &j, host.boot_id, d->progress, err);
+		unload_record_wedge(d->node->host, state, &j, host.boot_id, d->node->progress, err);
 	return r;
 }

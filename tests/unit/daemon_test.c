@@ -15,6 +15,7 @@ static struct folder folder;
 static struct sys sys;
 static struct err err;
 static struct progress progress;
+static const struct node node = { .host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress };
 
 static int setup(void **state)
 {
@@ -82,9 +83,6 @@ static void who_runs(void **state)
 	const struct daemon_unit unit = {
 		.name = "p", .dir = "nvidia-persistenced", .pid_file = "p.pid", .socket = "socket", .argv = &argv
 	};
-	const struct daemon_env place = {
-		.host = &folder.root, .kern = &folder.root, .sys = &sys, .driver = "run/nvidia/driver"
-	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		int pid = 0;
 		uint64_t start = 0;
@@ -94,13 +92,13 @@ static void who_runs(void **state)
 			process(41, rows[i].start, rows[i].exe);
 		if (rows[i].pid_file)
 			tempdir_write(&folder, "run/nvidia-persistenced/p.pid", rows[i].pid_file);
-		int r = daemon_find(&place, &unit, rows[i].known, (uint64_t)rows[i].known_start, &pid, &start);
+		int r = daemon_find(&node, &unit, rows[i].known, (uint64_t)rows[i].known_start, &pid, &start);
 		expect(r == (rows[i].want != 0) && pid == rows[i].want, rows[i].row);
 		expect(!r || start == (uint64_t)rows[i].start, rows[i].row);
 	}
 	// What a dead one left does not keep the next from starting.
 	tempdir_write(&folder, "run/nvidia-persistenced/socket", "");
-	assert_true(daemon_launch(&place, &unit, 1, &err) > 0);
+	assert_true(daemon_launch(&node, "run/nvidia/driver", &unit, 1, &err) > 0);
 	assert_false(root_exists(&folder.root, "run/nvidia-persistenced/socket"));
 	assert_false(root_exists(&folder.root, "run/nvidia-persistenced/p.pid"));
 	auto_str char *text = calls();
@@ -197,9 +195,7 @@ static void of_others(void **state)
 	(void)state;
 	auto_daemon_record struct daemon_record r = { 0 };
 	auto_holders struct holders h = { 0 };
-	auto_daemon_stop struct daemon_stop s = {
-		.host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress
-	};
+	auto_daemon_stop struct daemon_stop s = { .node = &node };
 	record(7);
 	assert_int_equal(daemon_record_read(&folder.root, "this-boot", &r, &err), 1);
 	for (size_t i = 0; i < r.count; i++)
@@ -216,9 +212,7 @@ static void of_others(void **state)
 static void stopped_backwards_and_started_again(void **state)
 {
 	(void)state;
-	auto_daemon_stop struct daemon_stop s = {
-		.host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress
-	};
+	auto_daemon_stop struct daemon_stop s = { .node = &node };
 	assert_int_equal(daemon_stop_all(&s, &err), 0); // there are none
 	record(7);
 	root_rmtree(&folder.root, "proc/41", &err); // and one of them has ended before
@@ -259,8 +253,8 @@ static void its_end_is_waited_for(void **state)
 		_exit(0);
 	}
 	assert_int_equal(read(ready[0], &byte, 1), 1);
-	const struct daemon_env place = { .host = &kern, .kern = &kern, .sys = sys_real(), .driver = "run/x" };
-	expect(daemon_end(&place, self, pid, proc_start_time(&kern, pid), &err) == 0, err.text);
+	const struct node here = { .host = &kern, .kern = &kern, .sys = sys_real() };
+	expect(daemon_end(&here, self, pid, proc_start_time(&kern, pid), &err) == 0, err.text);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
 	close(ready[0]);
 	close(ready[1]);
@@ -269,9 +263,7 @@ static void its_end_is_waited_for(void **state)
 static void whoever_keeps_them_starts_them(void **state)
 {
 	(void)state;
-	auto_daemon_stop struct daemon_stop s = {
-		.host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress
-	};
+	auto_daemon_stop struct daemon_stop s = { .node = &node };
 	record(7);
 	process(99, 7, NULL);
 	assert_int_equal(daemon_stop_all(&s, &err), 1);

@@ -61,13 +61,10 @@ static struct progress progress = { .note = note };
 
 static int drain_now(enum holders_policy policy, int timeout_ms, struct holders *ret)
 {
-	struct holders_wait d = { .host = &folder.root,
-				  .kern = &folder.root,
-				  .sys = &sys,
-				  .release = "6.1",
-				  .policy = policy,
-				  .timeout_ms = timeout_ms,
-				  .progress = &progress };
+	const struct node node = {
+		.host = &folder.root, .kern = &folder.root, .sys = &sys, .release = "6.1", .progress = &progress
+	};
+	struct holders_wait d = { .node = &node, .policy = policy, .timeout_ms = timeout_ms };
 	return holders_wait(&d, ret, &err);
 }
 

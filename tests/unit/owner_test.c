@@ -54,12 +54,11 @@ static void make_holder(const struct folder *t, const char *node)
 static struct unbind_work work_on(const struct folder *t, const struct sys *sys)
 {
 	static struct progress progress;
-	return (struct unbind_work){ .host = &t->root,
-				     .kern = &t->root,
-				     .sys = sys,
-				     .release = "6.1.0-1",
-				     .timeout_ms = 10000,
-				     .progress = &progress };
+	static struct node node;
+	node = (struct node){
+		.host = &t->root, .kern = &t->root, .sys = sys, .release = "6.1.0-1", .progress = &progress
+	};
+	return (struct unbind_work){ .node = &node, .timeout_ms = 10000 };
 }
 
 static void unbound_and_bound_again(void **state)

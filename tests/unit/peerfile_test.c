@@ -142,7 +142,8 @@ static void check_row(const struct row *row)
 	parse(&(struct forge_module){ .name = "nvidia", .vermagic = MAGIC }, &f.core);
 	parse(&(struct forge_module){ .name = "nvidia_peermem", .vermagic = MAGIC, .imports = row->imports },
 	      &f.module);
-	int r = peermem_module_prove(&t.root, &t.root, &facts, &f, &err);
+	const struct node node = { .host = &t.root, .kern = &t.root };
+	int r = peermem_module_prove(&node, &facts, &f, &err);
 	if (row->code) {
 		expect(r < 0 && err.code == row->code, row->name);
 		expect(!row->text || strstr(err.text, row->text), err.text);

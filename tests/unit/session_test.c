@@ -16,6 +16,7 @@ struct fixture {
 	struct folder folder;
 	struct root host;
 	struct sys sys;
+	struct node node;
 	struct strv modules, params, headers, from;
 	char *source, *payload;
 	struct session_request request;
@@ -90,11 +91,9 @@ static void node_make(struct fixture *n, const char *name)
 	assert_int_equal(root_sub(&n->folder.root, "host", &n->host, &err), 0);
 	n->sys = sys_recorder(&n->host);
 	strv_add(&n->from, str_fmt("oci:%s/packages", n->folder.path));
+	n->node = (struct node){ .host = &n->host, .kern = &n->host, .dev_root = &n->host, .sys = &n->sys };
 	n->request = (struct session_request){
-		.host = &n->host,
-		.kern = &n->host,
-		.dev_root = &n->host,
-		.sys = &n->sys,
+		.node = &n->node,
 		.driver = DRIVER,
 		.modules = &n->modules,
 		.params = &n->params,

@@ -14,6 +14,7 @@ static struct folder folder;
 static struct sys sys;
 static struct err err;
 static struct progress progress;
+static const struct node node = { .host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress };
 static struct supervisor k;
 static int64_t now;
 static char *no_environment[] = { NULL };
@@ -46,7 +47,7 @@ static void machine(void)
 
 static void open_supervisor(void)
 {
-	k = (struct supervisor){ .host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress };
+	k = (struct supervisor){ .node = &node };
 	expect(supervisor_open(&k, no_environment, &err) == 0, err.text);
 }
 

@@ -26,7 +26,8 @@ static void unload_that_hangs_is_the_last(void **state)
 	(void)state;
 	struct err err = { 0 };
 	const struct sys sys = { .module_unload = hang_in_uvm };
-	struct apply apply = { .kern = &folder.root, .sys = &sys, .unload_timeout_ms = 1000 };
+	const struct node node = { .kern = &folder.root, .sys = &sys };
+	struct apply apply = { .node = &node, .unload_timeout_ms = 1000 };
 	auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
 	folder_make(&folder);
 	strv_add(&r.loaded, str_dup("nvidia"));
@@ -98,14 +99,15 @@ static void only_the_core_counts(void **state)
 		struct request request = { .params = &params };
 		folder_make(&folder);
 		struct acquire acquire = ACQUIRE_NONE;
-		struct apply apply = { .acquire = &acquire,
-				       .host = &folder.root,
-				       .kern = &folder.root,
-				       .sys = &sys,
-				       .facts = &facts,
-				       .request = &request,
-				       .plan = &plan,
-				       .progress = &progress };
+		const struct node node = { .host = &folder.root,
+					   .kern = &folder.root,
+					   .sys = &sys,
+					   .release = "6.1",
+					   .boot = "b",
+					   .progress = &progress };
+		struct apply apply = {
+			.acquire = &acquire, .node = &node, .facts = &facts, .request = &request, .plan = &plan
+		};
 		auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
 		if (!rows[i].is_demanded)
 			strv_add(&plan.optional, str_dup("nvidia-modeset"));
@@ -149,15 +151,18 @@ static void a_load_that_hangs_is_not_spared(void **state)
 	struct facts facts = { .host = { .release = (char[]){ "6.1" }, .boot_id = (char[]){ "b" } } };
 	struct request request = { 0 };
 	struct acquire acquire = ACQUIRE_NONE;
+	const struct node node = { .host = &folder.root,
+				   .kern = &folder.root,
+				   .sys = &sys,
+				   .release = "6.1",
+				   .boot = "b",
+				   .progress = &progress };
 	struct apply apply = { .acquire = &acquire,
-			       .host = &folder.root,
-			       .kern = &folder.root,
-			       .sys = &sys,
+			       .node = &node,
 			       .facts = &facts,
 			       .request = &request,
 			       .plan = &plan,
-			       .load_timeout_ms = 500,
-			       .progress = &progress };
+			       .load_timeout_ms = 500 };
 	auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
 	folder_make(&folder);
 	strv_add(&plan.optional, str_dup("nvidia-modeset"));

@@ -431,10 +431,8 @@ static void fill_job_request(struct job *j)
 {
 	const struct job_values *v = j->values;
 	struct session_request *r = &j->request;
-	r->host = &j->machine.host;
-	r->kern = &j->machine.kern;
-	r->sys = &j->machine.sys;
-	r->dev_root = &j->dev_root;
+	j->machine.node.dev_root = &j->dev_root;
+	r->node = &j->machine.node;
 	r->patches = v->patches ? &j->patches : NULL;
 	bool is_latest = str_eq(v->driver, "latest");
 	bool is_branch = v->driver && *v->driver && strspn(v->driver, "0123456789") == strlen(v->driver);

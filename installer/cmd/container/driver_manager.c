@@ -302,7 +302,7 @@ static int check_holders(struct manager *m, struct err *err)
 static int wait_holders(const struct holders_wait *d, struct holders *ret, struct err *err)
 {
 	const struct timespec nap = { .tv_nsec = NAP_MS * 1000 * 1000 };
-	for (int left = d->sys->record ? 1 : HOLDERS_MS / NAP_MS; left > 0; left--) {
+	for (int left = d->node->sys->record ? 1 : HOLDERS_MS / NAP_MS; left > 0; left--) {
 		auto_modules struct modules now = { 0 };
 		holders_done(ret);
 		int r = holders_wait_check(d, &now, ret, err);
@@ -312,7 +312,7 @@ static int wait_holders(const struct holders_wait *d, struct holders *ret, struc
 			return err_set(err, EINTR, "told to stop");
 		nanosleep(&nap, NULL);
 	}
-	holders_wait_note(d->progress, ret);
+	holders_wait_note(d->node->progress, ret);
 	return -1;
 }
 
@@ -348,12 +348,10 @@ static int unload_once(const struct manager *m, struct strv *ret, struct err *er
 	auto_progress struct progress progress = show_progress_log();
 	// Idle third-party modules that use the driver, gdrdrv for instance, are unloaded with it: their containers
 	// restart, too.
-	const struct holders_wait drain = { .host = &at->host,
-					    .kern = &at->kern,
-					    .sys = &at->sys,
-					    .policy = HOLDERS_STOP,
-					    .release = m->facts.host.release,
-					    .progress = &progress };
+	struct node node = at->node;
+	const struct holders_wait drain = { .node = &node, .policy = HOLDERS_STOP };
+	node.release = m->facts.host.release;
+	node.progress = &progress;
 	if (job_state(&m->v->job, at, &state, err) < 0 || wait_holders(&drain, &holders, err) < 0)
 		return -1;
 	auto_fd int lock = lock_driver_node(at, err);

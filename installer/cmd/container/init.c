@@ -347,25 +347,22 @@ static size_t add_kernels(const struct values *v, struct watch_part *kernels, st
 	return 0;
 }
 
-static int add_peermem(const struct init_start *s, struct root *state, struct progress *progress,
-		       struct service_peermem *peermem, struct service_part *ret, struct err *err)
+static int add_peermem(struct init_start *s, struct root *state, struct service_peermem *peermem,
+		       struct service_part *ret, struct err *err)
 {
 	const struct values *v = s->values;
-	const struct machine *m = &s->machine;
+	struct machine *m = &s->machine;
 	if (!v->rdma.is_requested)
 		return 0;
 	if (job_state_existing(v->job.state_dir, m, state, err) < 0)
 		return -1;
-	peermem->peermem = (struct peermem){ .host = &m->host,
-					     .kern = &m->kern,
-					     .state = state->fd < 0 ? NULL : state,
+	m->node.state = state->fd < 0 ? NULL : state;
+	peermem->peermem = (struct peermem){ .node = &m->node,
 					     .trust_dir = v->job.origin.trust_dir,
-					     .sys = &m->sys,
 					     .is_host_mofed = v->rdma.is_host_mofed,
 					     .timeout_ms = job_unload_timeout_ms(v->rdma.timeout_s ? v->rdma.timeout_s :
 												     MOFED_WAIT_S),
-					     .unload_timeout_ms = job_unload_timeout_ms(0),
-					     .progress = progress };
+					     .unload_timeout_ms = job_unload_timeout_ms(0) };
 	*ret = service_peermem_part(peermem);
 	return 1;
 }
@@ -421,17 +418,13 @@ static int64_t agent_tick(void *ctx, int64_t now_ms)
 static int serve_until_stopped(struct init_start *s, bool has_driver, const sigset_t *signals, struct err *err)
 {
 	auto_root struct root state = ROOT_NONE;
-	auto_progress struct progress progress = show_progress_log(), daemons_progress = show_progress_log();
+	auto_progress struct progress progress = show_progress_log();
 	auto_watch_part struct watch_part kernels = WATCH_PART_NONE;
 	struct service_peermem peermem = { 0 };
 	struct service_part parts[SERVICE_PARTS_MAX - 1];
-	const struct service_daemons daemons = { .host = &s->machine.host,
-						 .kern = &s->machine.kern,
-						 .sys = &s->machine.sys,
-						 .progress = &daemons_progress,
-						 .say = tell_daemons,
-						 .ctx = s };
-	int more = has_driver ? add_peermem(s, &state, &progress, &peermem, parts, err) : 0;
+	const struct service_daemons daemons = { .node = &s->machine.node, .say = tell_daemons, .ctx = s };
+	s->machine.node.progress = &progress;
+	int more = has_driver ? add_peermem(s, &state, &peermem, parts, err) : 0;
 	if (more < 0)
 		return -1;
 	size_t count = (size_t)more;

@@ -71,15 +71,13 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 	auto_progress struct progress progress = show_progress_log();
 	if (machine_open(&v->common, &m, err) < 0 || job_state_existing(v->state_dir, &m, &state, err) < 0)
 		return -1;
-	struct peermem p = { .host = &m.host,
-			     .kern = &m.kern,
-			     .state = state.fd < 0 ? NULL : &state,
+	m.node.state = state.fd < 0 ? NULL : &state;
+	m.node.progress = &progress;
+	struct peermem p = { .node = &m.node,
 			     .trust_dir = v->trust_dir,
-			     .sys = &m.sys,
 			     .is_host_mofed = v->is_host_mofed,
 			     .timeout_ms = job_unload_timeout_ms(v->timeout_s ? v->timeout_s : WAIT_S),
-			     .unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s),
-			     .progress = &progress };
+			     .unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s) };
 	int r = load_until_stopped(&p, v->is_once, err);
 	if (r > 0)
 		log_info("exiting; nvidia-peermem stays as it is");
