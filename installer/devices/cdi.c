@@ -405,10 +405,9 @@ static char *gpu_uuid(const char *text)
 	return TAKE(uuid);
 }
 
-static int read_gpus(const struct cdi_request *w, struct cdi *c, struct err *err)
+static int read_gpus(const struct node *node, struct cdi *c, struct err *err)
 {
-	const struct root *kern = w->kern;
-	const struct found_request found = { .kern = kern, .dev_root = w->dev_root, .sys = w->sys };
+	const struct root *kern = node->kern;
 	auto_strv struct strv names = { 0 };
 	if (root_list(kern, "proc/driver/nvidia/gpus", &names, err) < 0)
 		return -1;
@@ -424,7 +423,7 @@ static int read_gpus(const struct cdi_request *w, struct cdi *c, struct err *err
 		c->gpus = mem_grow(c->gpus, c->gpu_count + 1, sizeof(*c->gpus));
 		struct cdi_gpu *gpu = &c->gpus[c->gpu_count++];
 		*gpu = (struct cdi_gpu){ .minor = minor, .address = str_dup(names.items[i]), .uuid = gpu_uuid(text) };
-		if (found_drm_nodes(&found, gpu->address, &gpu->drm, err) < 0)
+		if (found_drm_nodes(node, gpu->address, &gpu->drm, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -498,12 +497,12 @@ static int compare_instances(const void *a, const void *b)
 }
 
 // Every container fails if the specification names a missing node, so it names only nodes that were checked.
-static int read_device_nodes(const struct cdi_request *w, struct cdi *c, struct err *err)
+static int read_device_nodes(const struct node *node, struct cdi *c, struct err *err)
 {
-	int r = devices_want(w->kern, 0, &c->devices, err);
+	int r = devices_want(node->kern, 0, &c->devices, err);
 	if (r <= 0)
 		return r < 0 ? -1 : err_set(err, E_NOT_READY, "no driver is loaded");
-	if (devices_apply(w->dev_root, w->sys, true, &c->devices, err) < 0)
+	if (devices_apply(node->dev_root, node->sys, true, &c->devices, err) < 0)
 		return -1;
 	for (size_t i = 0; i < c->devices.count; i++) {
 		const struct device_node *n = &c->devices.items[i];
@@ -656,24 +655,24 @@ static json_t *spec_json(const struct cdi *c)
 			 hooks, "devices", devices_json(c));
 }
 
-int cdi_spec(const struct cdi_request *w, json_t **ret, struct err *err)
+int cdi_spec(const struct node *node, const char *named, json_t **ret, struct err *err)
 {
 	auto_cdi struct cdi c = { 0 };
 	auto_root_record struct root_record now = { 0 };
 	auto_modules struct modules loaded = { 0 };
-	if (read_device_nodes(w, &c, err) < 0 || read_gpus(w, &c, err) < 0)
+	if (read_device_nodes(node, &c, err) < 0 || read_gpus(node, &c, err) < 0)
 		return -1;
 	for (size_t i = 0; i < c.gpu_count; i++)
-		if (read_instances(w->kern, c.gpus[i].minor, &c, err) < 0)
+		if (read_instances(node->kern, c.gpus[i].minor, &c, err) < 0)
 			return -1;
 	if (c.instance_count)
 		qsort(c.instances, c.instance_count, sizeof(*c.instances), compare_instances);
 	if (!c.gpu_count)
 		return err_set(err, E_NO_DEVICE, "the driver serves no GPU");
-	if (!w->export && root_record_read(w->host, w->boot, &now, err) < 0)
+	if (!named && root_record_read(node->host, node->boot, &now, err) < 0)
 		return -1;
-	const char *export = w->export ? w->export : now.dir ? now.dir : "";
-	if (read_mounts(w->host, export, &c, err) < 0 || modules_read(w->host, w->kern, "", &loaded, err) < 0)
+	const char *export = named ? named : now.dir ? now.dir : "";
+	if (read_mounts(node->host, export, &c, err) < 0 || modules_read(node->host, node->kern, "", &loaded, err) < 0)
 		return -1;
 	if (!str_eq(loaded.version, c.version))
 		return err_set(err, E_NOT_READY, "driver %s is loaded, but the user space in '/%s' is %s",
@@ -682,11 +681,10 @@ int cdi_spec(const struct cdi_request *w, json_t **ret, struct err *err)
 	return 0;
 }
 
-int cdi_imex_spec(const struct cdi_request *w, json_t **ret, struct err *err)
+int cdi_imex_spec(const struct node *node, json_t **ret, struct err *err)
 {
 	auto_devices struct devices channels = { 0 };
-	const struct found_request found = { .kern = w->kern, .dev_root = w->dev_root, .sys = w->sys };
-	if (found_imex_channels(&found, &channels, err) < 0)
+	if (found_imex_channels(node, &channels, err) < 0)
 		return -1;
 	if (!channels.count)
 		return 0;

@@ -10,22 +10,17 @@
 // directory, which is removed after the last of them is gone (driver_root/driver_root.h).
 #pragma once
 #include "base/formats/json.h"
-#include "base/process/sys.h"
+#include "base/process/node.h"
 
-struct cdi_request {
-	const struct root *host, *kern, *dev_root;
-	const struct sys *sys;
-	const char *export; // below host: "run/nvidia/driver"; "" = the machine's own; NULL = what is exported, if any
-	const char *boot;   // id: where export is NULL
-};
 #define CDI_FILE "/var/run/cdi/kmodsmith.json"
 #define CDI_KIND "nvidia.com/gpu"
 #define CDI_IMEX_KIND "nvidia.com/imex-channel"
 
 // E_NOT_READY: no driver is loaded, or the user space is of another version; E_NODES; E_NO_DEVICE: there is no GPU to
-// name; E_NOT_FOUND: no libraries, or no program for the hooks.
-int cdi_spec(const struct cdi_request *w, json_t **ret, struct err *err);
+// name; E_NOT_FOUND: no libraries, or no program for the hooks. export: where the user space is, below host
+// ("run/nvidia/driver"); "" = the machine's own; NULL = what is exported, if any.
+int cdi_spec(const struct node *node, const char *export, json_t **ret, struct err *err);
 
 // IMEX channels by number, as NVIDIA's toolkit names them (pkg/nvcdi/lib-imex.go): a file has one kind only, and a
 // container asks for channels beside its GPUs. 1 = made, 0 = there is no channel's node.
-int cdi_imex_spec(const struct cdi_request *w, json_t **ret, struct err *err);
+int cdi_imex_spec(const struct node *node, json_t **ret, struct err *err);

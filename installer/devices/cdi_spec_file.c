@@ -144,50 +144,51 @@ static int put_spec(const struct root *host, const char *file, json_t *spec, str
 }
 
 // Where another one names channels, ours steps back, and the GPUs' stays.
-static int write_imex_file(const struct cdi_request *w, const char *file, struct err *err)
+static int write_imex_file(const struct node *node, const char *file, struct err *err)
 {
 	auto_str char *rival = NULL;
 	auto_json json_t *json = NULL;
-	int r = cdi_imex_spec(w, &json, err);
-	int has_rival = r > 0 ? cdi_spec_file_conflict(w->host, file, CDI_IMEX_KIND, &rival, err) : 0;
+	int r = cdi_imex_spec(node, &json, err);
+	int has_rival = r > 0 ? cdi_spec_file_conflict(node->host, file, CDI_IMEX_KIND, &rival, err) : 0;
 	if (r < 0 || has_rival < 0)
 		return -1;
 	if (rival)
 		log_warn("IMEX channels are named by '%s' alone: it is of the same kind", rival);
-	return r && !rival ? put_spec(w->host, file, json, err) : root_unlink(w->host, path_in_host(file), err);
+	return r && !rival ? put_spec(node->host, file, json, err) : root_unlink(node->host, path_in_host(file), err);
 }
 
-static int write_spec_files(const struct cdi_request *w, const char *file, struct err *err)
+static int write_spec_files(const struct node *node, const char *file, struct err *err)
 {
 	auto_str char *rival = NULL, *imex = imex_file(file);
 	auto_json json_t *json = NULL;
-	int r = cdi_spec_file_conflict(w->host, file, CDI_KIND, &rival, err);
+	int r = cdi_spec_file_conflict(node->host, file, CDI_KIND, &rival, err);
 	if (r > 0)
 		return err_set(err, E_CDI_RIVAL, "'%s' is also of kind %s", rival, CDI_KIND);
-	if (r < 0 || cdi_spec(w, &json, err) < 0)
+	if (r < 0 || cdi_spec(node, NULL, &json, err) < 0)
 		return -1;
-	int channels = write_imex_file(w, imex, err), gpus = channels < 0 ? -1 : put_spec(w->host, file, json, err);
+	int channels = write_imex_file(node, imex, err),
+	    gpus = channels < 0 ? -1 : put_spec(node->host, file, json, err);
 	return gpus < 0 ? -1 : gpus || channels;
 }
 
-int cdi_spec_file_update(const struct cdi_request *w, const char *request, bool is_ready, struct err *err)
+int cdi_spec_file_update(const struct node *node, const char *request, bool is_ready, struct err *err)
 {
 	struct err ignored;
 	auto_str char *file = NULL;
 	if (str_eq(request, "none"))
-		return cdi_spec_file_withdraw(w->host, err) < 0 || root_unlink(w->host, RECORD, err) < 0 ? -1 : 0;
-	int r = recorded_file(w->host, &file, err);
+		return cdi_spec_file_withdraw(node->host, err) < 0 || root_unlink(node->host, RECORD, err) < 0 ? -1 : 0;
+	int r = recorded_file(node->host, &file, err);
 	const char *place = request ? request : file;
 	if (r < 0 || !place)
 		return r < 0 ? -1 : 0;
 	if (!is_ready) {
-		r = cdi_spec_file_withdraw(w->host, err);
-		return r < 0 || remove_files(w->host, place, err) < 0 ? -1 : 0;
+		r = cdi_spec_file_withdraw(node->host, err);
+		return r < 0 || remove_files(node->host, place, err) < 0 ? -1 : 0;
 	}
-	if (write_record(w->host, place, err) < 0)
+	if (write_record(node->host, place, err) < 0)
 		return -1;
-	r = write_spec_files(w, place, err);
+	r = write_spec_files(node, place, err);
 	if (r < 0)
-		cdi_spec_file_withdraw(w->host, &ignored);
+		cdi_spec_file_withdraw(node->host, &ignored);
 	return r;
 }

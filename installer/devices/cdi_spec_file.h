@@ -10,7 +10,7 @@
 int cdi_spec_file_check(const char *file, struct err *err);
 // At the end of a run. file: absolute, on the machine; "none": removed for good; NULL: the recorded one.
 // 1 = written, 0 = nothing changed. After a failure there is none.
-int cdi_spec_file_update(const struct cdi_request *w, const char *file, bool is_ready, struct err *err);
+int cdi_spec_file_update(const struct node *node, const char *file, bool is_ready, struct err *err);
 // 1 = it was there. It is written again at the end of the run.
 int cdi_spec_file_withdraw(const struct root *host, struct err *err);
 

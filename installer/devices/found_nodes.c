@@ -11,14 +11,13 @@ static bool has_number(const char *name, const char *prefix, uint64_t *ret)
 }
 
 // Adds the node at a path below dev/ if it is there with this number.
-static void add_found(const struct found_request *f, const char *path, unsigned major, unsigned minor,
-		      struct devices *d)
+static void add_found(const struct node *node, const char *path, unsigned major, unsigned minor, struct devices *d)
 {
 	struct err ignored;
 	struct stat st;
 	auto_str char *full = str_fmt("dev/%s", path), *name = NULL;
-	auto_fd int dir = root_parent(f->dev_root, full, &name, &ignored);
-	if (dir < 0 || f->sys->node_look(f->sys, dir, name, &st) < 0 || !S_ISCHR(st.st_mode) ||
+	auto_fd int dir = root_parent(node->dev_root, full, &name, &ignored);
+	if (dir < 0 || node->sys->node_look(node->sys, dir, name, &st) < 0 || !S_ISCHR(st.st_mode) ||
 	    st.st_rdev != makedev(major, minor))
 		return;
 	d->items = mem_grow(d->items, d->count + 1, sizeof(*d->items));
@@ -31,12 +30,12 @@ static void add_found(const struct found_request *f, const char *path, unsigned 
 						     .verdict = NODE_OK };
 }
 
-int found_drm_nodes(const struct found_request *f, const char *address, struct devices *ret, struct err *err)
+int found_drm_nodes(const struct node *node, const char *address, struct devices *ret, struct err *err)
 {
 	auto_devices struct devices d = { 0 };
 	auto_strv struct strv names = { 0 };
 	auto_str char *dir = str_fmt("sys/bus/pci/devices/%s/drm", address);
-	if (root_list(f->kern, dir, &names, err) < 0)
+	if (root_list(node->kern, dir, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		unsigned major, minor;
@@ -44,32 +43,32 @@ int found_drm_nodes(const struct found_request *f, const char *address, struct d
 		auto_str char *file = str_fmt("%s/%s/dev", dir, names.items[i]), *line = NULL;
 		if (!has_number(names.items[i], "card", &number) && !has_number(names.items[i], "renderD", &number))
 			continue;
-		int r = root_line(f->kern, file, &line, err);
+		int r = root_line(node->kern, file, &line, err);
 		if (r < 0)
 			return -1;
 		auto_str char *path = str_fmt("dri/%s", names.items[i]);
 		if (r > 0 && sscanf(line, "%u:%u", &major, &minor) == 2)
-			add_found(f, path, major, minor, &d);
+			add_found(node, path, major, minor, &d);
 	}
 	*ret = d;
 	d = (struct devices){ 0 };
 	return 0;
 }
 
-int found_imex_channels(const struct found_request *f, struct devices *ret, struct err *err)
+int found_imex_channels(const struct node *node, struct devices *ret, struct err *err)
 {
 	auto_devices struct devices d = { 0 };
 	auto_strv struct strv names = { 0 };
 	auto_str char *table = NULL;
-	int r = root_read(f->kern, "proc/devices", &table, NULL, err);
-	if (r < 0 || root_list(f->dev_root, "dev/" IMEX_DIR, &names, err) < 0)
+	int r = root_read(node->kern, "proc/devices", &table, NULL, err);
+	if (r < 0 || root_list(node->dev_root, "dev/" IMEX_DIR, &names, err) < 0)
 		return -1;
 	unsigned major = r > 0 ? devices_major(table, IMEX_DIR) : 0;
 	for (size_t i = 0; i < names.count && major; i++) {
 		uint64_t minor;
 		auto_str char *path = str_fmt(IMEX_DIR "/%s", names.items[i]);
 		if (has_number(names.items[i], "channel", &minor) && minor < IMEX_CHANNELS)
-			add_found(f, path, major, (unsigned)minor, &d);
+			add_found(node, path, major, (unsigned)minor, &d);
 	}
 	devices_sort(&d);
 	*ret = d;

@@ -150,7 +150,7 @@ static pid_t ask_once(const struct gpu_check *check, struct gpu_helper *helper, 
 	for (size_t i = 0; i < r->count && check->deepest == GPU_COMPUTE && !left; i++) {
 		if (r->items[i].outcome != GPU_WORKS)
 			continue;
-		progress_tick(check->start.progress);
+		progress_tick(check->start.node->progress);
 		left = gpu_helper_compute(helper, &r->items[i]);
 	}
 	return left;
@@ -167,12 +167,12 @@ static bool wait_for_fabric(const struct gpu_check *check, struct gpu_results *r
 	if (!waiting || left <= 0)
 		return false;
 	if (is_first)
-		progress_note(check->start.progress, "%zu GPU%s wait%s for the NVLink fabric, at most %d s", waiting,
-			      str_plural(waiting), waiting == 1 ? "s" : "", (int)(left / 1000));
+		progress_note(check->start.node->progress, "%zu GPU%s wait%s for the NVLink fabric, at most %d s",
+			      waiting, str_plural(waiting), waiting == 1 ? "s" : "", (int)(left / 1000));
 	for (size_t i = 0; i < r->count; i++)
 		if (r->items[i].outcome == GPU_WORKS || waits_for_fabric(&r->items[i]))
 			forget_answer(&r->items[i]);
-	progress_tick(check->start.progress);
+	progress_tick(check->start.node->progress);
 	usleep((useconds_t)(left < NAP_MS ? left : NAP_MS) * 1000);
 	return true;
 }
@@ -181,8 +181,8 @@ static void ask_further(const struct gpu_check *check, struct gpu_results *r)
 {
 	const struct facts *f = check->start.facts;
 	int64_t until = clock_ms() + check->fabric_ms;
-	auto_str char *dir = find_user_space(check->host, f->host.boot_id, f->loaded.version);
-	struct gpu_helper helper = { .root = check->host, .dir = dir, .version = f->loaded.version };
+	auto_str char *dir = find_user_space(check->start.node->host, f->host.boot_id, f->loaded.version);
+	struct gpu_helper helper = { .root = check->start.node->host, .dir = dir, .version = f->loaded.version };
 	if (!dir)
 		return;
 	for (bool is_first = true; ask_once(check, &helper, r) == 0 && wait_for_fabric(check, r, until, is_first);)
@@ -201,12 +201,11 @@ int gpu_record_measure(const struct gpu_check *check, struct gpu_record *ret, st
 	int64_t begun = clock_ms();
 	auto_gpu_record struct gpu_record r = { 0 };
 	auto_str char *who = NULL;
-	if (gpu_start_find_pending(start->kern, &who))
+	if (gpu_start_find_pending(start->node->kern, &who))
 		return err_set(err, E_GPU_PENDING, "a start that began earlier has not ended (%s)", who);
 	if (gpu_start_all(start, &r.results, ret_holds, err) < 0)
 		return -1;
-	if (check->host && check->deepest > GPU_START && !start->sys->record &&
-	    !gpu_results_count(&r.results, GPU_PENDING))
+	if (check->deepest > GPU_START && !start->node->sys->record && !gpu_results_count(&r.results, GPU_PENDING))
 		ask_further(check, &r.results);
 	r.results.seconds = (double)(clock_ms() - begun) / 1000;
 	begin_record(&start->facts->loaded, &r);

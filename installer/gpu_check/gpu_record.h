@@ -31,10 +31,9 @@ json_t *gpu_record_json(const struct gpu_record *r);
 
 struct gpu_check { // borrowed
 	struct gpu_start start;
-	const struct root *host; // in which the driver's user space is looked for, with a C library; NULL = start only
-	enum gpu_level deepest;  // as far as there is user space; a GPU that cannot be asked stays at the level before
-	int fabric_ms;           // how long an NVLink fabric that is not ready is waited for, after which its GPUs are
-				 // untested; 0 = they stay at the level before, too
+	enum gpu_level deepest; // as far as there is user space; a GPU that cannot be asked stays at the level before
+	int fabric_ms;          // how long an NVLink fabric that is not ready is waited for, after which its GPUs are
+				// untested; 0 = they stay at the level before, too
 };
 // Measures now: 0 with the record, whatever it says. E_GPU_PENDING: a start that began earlier has not ended.
 int gpu_record_measure(const struct gpu_check *check, struct gpu_record *ret, struct gpu_holds *ret_holds,

@@ -36,7 +36,7 @@ static int wait_for_start(int fd)
 static int open_gpu(const struct gpu_start *s, int dev, const char *name, int *ret_fd)
 {
 	enum { FIRST_BRANCH = 550 };
-	*ret_fd = s->sys->device_open(s->sys, dev, name);
+	*ret_fd = s->node->sys->device_open(s->node->sys, dev, name);
 	if (*ret_fd < 0)
 		return errno;
 	return gpu_driver_branch(s->facts->loaded.version) < FIRST_BRANCH ? 0 : wait_for_start(*ret_fd);
@@ -64,7 +64,7 @@ static void hold_gpu(const struct gpu_start *s, int dev, const char *name, int l
 static int begin_start(const struct gpu_start *s, const char *name, struct gpu_hold *ret, struct err *err)
 {
 	int pair[2];
-	auto_fd int dev = root_open(s->dev_root, "dev", O_RDONLY | O_DIRECTORY, err);
+	auto_fd int dev = root_open(s->node->dev_root, "dev", O_RDONLY | O_DIRECTORY, err);
 	if (dev < 0)
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -95,7 +95,7 @@ static int await_start(const struct gpu_start *s, const struct gpu_hold *h, cons
 			return read(h->link, ret_error, sizeof(*ret_error)) == (ssize_t)sizeof(*ret_error) ? 1 : -1;
 		if (next == most)
 			return 0;
-		progress_note(s->progress, "%s has been starting for %d s, and has %d s more", address,
+		progress_note(s->node->progress, "%s has been starting for %d s, and has %d s more", address,
 			      (int)(next / 1000), (int)((most - next) / 1000));
 		is_said = true;
 	}
@@ -112,7 +112,7 @@ static void add_hold(struct gpu_holds *holds, struct gpu_hold *take)
 static int start_recorded(const struct gpu_start *s, const char *name, int *ret_error, struct err *err)
 {
 	auto_fd int fd = -1;
-	auto_fd int dev = root_open(s->dev_root, "dev", O_RDONLY | O_DIRECTORY, err);
+	auto_fd int dev = root_open(s->node->dev_root, "dev", O_RDONLY | O_DIRECTORY, err);
 	if (dev < 0)
 		return -1;
 	*ret_error = open_gpu(s, dev, name, &fd);
@@ -141,11 +141,12 @@ static int start_real(const struct gpu_start *s, const char *name, struct gpu_re
 static int start_one(const struct gpu_start *s, struct gpu_result *g, struct gpu_holds *holds, struct err *err)
 {
 	auto_strv struct strv lines = { 0 };
-	auto_fd int log = kernel_log_open(s->kern);
+	auto_fd int log = kernel_log_open(s->node->kern);
 	auto_str char *name = str_fmt("nvidia%d", g->minor);
 	int error = 0;
 	g->level = GPU_START;
-	int r = s->sys->record ? start_recorded(s, name, &error, err) : start_real(s, name, g, holds, &error, err);
+	int r = s->node->sys->record ? start_recorded(s, name, &error, err) :
+				       start_real(s, name, g, holds, &error, err);
 	if (r < 0)
 		return err_wrap(err, "start GPU %s", g->address);
 	kernel_log_read(log, &lines);
@@ -192,17 +193,17 @@ static int list_gpus(const struct gpu_start *s, struct gpu_results *ret, struct 
 {
 	const struct modules *l = &s->facts->loaded;
 	auto_strv struct strv names = { 0 };
-	if (root_list(s->kern, "proc/driver/nvidia/gpus", &names, err) < 0)
+	if (root_list(s->node->kern, "proc/driver/nvidia/gpus", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < s->facts->gpus.count; i++) {
 		const struct gpu *gpu = &s->facts->gpus.items[i];
 		if (!strv_has(&names, gpu->address)) {
 			if (gpu_support_expects(gpu, l->version, l->flavour))
-				add_absent(ret, gpu, s->kern);
+				add_absent(ret, gpu, s->node->kern);
 			continue;
 		}
 		auto_str char *path = str_fmt("proc/driver/nvidia/gpus/%s/information", gpu->address), *text = NULL;
-		int r = root_read(s->kern, path, &text, NULL, err);
+		int r = root_read(s->node->kern, path, &text, NULL, err);
 		if (r < 0)
 			return -1;
 		auto_str char *excluded = r > 0 ? str_proc_value(text, "GPU Excluded") : NULL;
@@ -212,7 +213,7 @@ static int list_gpus(const struct gpu_start *s, struct gpu_results *ret, struct 
 		if (str_eq(excluded, "Yes")) { // its open would be EPERM
 			g->outcome = GPU_EXCLUDED;
 			g->reason = str_dup("excluded (NVreg_ExcludedGpus)");
-		} else if (is_off_the_bus(s->kern, gpu->address)) { // its open would wait for what never comes
+		} else if (is_off_the_bus(s->node->kern, gpu->address)) { // its open would wait for what never comes
 			g->outcome = GPU_BROKEN;
 			g->is_reset_due = true;
 			g->level = GPU_START;
@@ -241,7 +242,7 @@ int gpu_start_all(const struct gpu_start *s, struct gpu_results *ret, struct gpu
 		else if (start_one(s, g, ret_holds, err) < 0)
 			return -1;
 		is_pending = is_pending || g->outcome == GPU_PENDING;
-		progress_tick(s->progress);
+		progress_tick(s->node->progress);
 	}
 	*ret = r;
 	r = (struct gpu_results){ 0 };

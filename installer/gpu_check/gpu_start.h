@@ -7,6 +7,7 @@
 // result. An older driver starts the GPU within open(), and nothing can end that. open() fails with EIO for nearly
 // everything, so the reason comes from the kernel's log. A failed start is tried anew by the next open.
 #pragma once
+#include "base/process/node.h"
 #include "base/process/progress.h"
 #include "base/process/sys.h"
 #include "gpu_check/gpu_check.h"
@@ -18,12 +19,10 @@
 // confidential machine, which start one after another whoever opens them.
 enum { GPU_START_TIMEOUT_MS = 120 * 1000 };
 
-struct gpu_start {                          // borrowed
-	const struct root *kern, *dev_root; // dev_root holds dev/
-	const struct sys *sys;
+struct gpu_start { // borrowed
+	const struct node *node;
 	const struct facts *facts; // the GPUs of this machine, and the loaded driver
 	int timeout_ms;            // of one GPU; 0 = GPU_START_TIMEOUT_MS
-	struct progress *progress;
 };
 
 // GPUs that are kept open, each by a child.

@@ -90,8 +90,7 @@ static int publish_daemon_status(struct daemons_part *p, struct err *err)
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
 	auto_daemon_record struct daemon_record r = { 0 };
-	if (facts_read(node->host, node->kern, &f, err) < 0 ||
-	    status_read(&f, node->host, node->kern, node->host, node->sys, &s, err) < 0 ||
+	if (facts_read(node->host, node->kern, &f, err) < 0 || status_read(&f, node, &s, err) < 0 ||
 	    daemon_record_read(node->host, f.host.boot_id, &r, err) < 0)
 		return -1;
 	status_daemons(&s, &r, node->kern);

@@ -22,11 +22,10 @@ int probe_readiness(const struct probe *p, char **ret_why, struct err *err)
 	auto_liveness_verdict struct liveness_verdict init = { 0 };
 	struct err why;
 	bool has_daemons = true;
-	if (facts_read(p->host, p->kern, &f, err) < 0 ||
-	    status_read(&f, p->host, p->kern, p->dev_root, p->sys, &s, err) < 0 ||
-	    status_file_read(p->host, f.host.boot_id, &file, err) < 0 ||
-	    gpu_operator_read_ready(p->host, &has_daemons, err) < 0 ||
-	    liveness_check(p->host, LIVENESS_DIR, p->kern, UINT_MAX, &init, err) < 0)
+	if (facts_read(p->node->host, p->node->kern, &f, err) < 0 || status_read(&f, p->node, &s, err) < 0 ||
+	    status_file_read(p->node->host, f.host.boot_id, &file, err) < 0 ||
+	    gpu_operator_read_ready(p->node->host, &has_daemons, err) < 0 ||
+	    liveness_check(p->node->host, LIVENESS_DIR, p->node->kern, UINT_MAX, &init, err) < 0)
 		return -1;
 	const char *state = json_string_value(json_object_get(file, "state"));
 	if (!s.has_gpu)
@@ -49,7 +48,7 @@ int probe_readiness(const struct probe *p, char **ret_why, struct err *err)
 int probe_startup(const struct probe *p, char **ret_why, struct err *err)
 {
 	auto_liveness_verdict struct liveness_verdict v = { 0 };
-	if (liveness_check(p->host, LIVENESS_DIR, p->kern, UINT_MAX, &v, err) < 0)
+	if (liveness_check(p->node->host, LIVENESS_DIR, p->node->kern, UINT_MAX, &v, err) < 0)
 		return -1;
 	if (v.pid && !v.is_serving)
 		return answer(false, TAKE(v.why), ret_why);
@@ -60,8 +59,8 @@ int probe_liveness(const struct probe *p, char **ret_why, struct err *err)
 {
 	enum { STALL_S = 600 };
 	auto_liveness_verdict struct liveness_verdict v = { 0 };
-	if (liveness_check(p->pulse_dir ? p->pulse_dir : p->host, p->pulse_dir ? "." : LIVENESS_DIR, p->kern,
-			   p->stall_s ? p->stall_s : STALL_S, &v, err) < 0)
+	if (liveness_check(p->pulse_dir ? p->pulse_dir : p->node->host, p->pulse_dir ? "." : LIVENESS_DIR,
+			   p->node->kern, p->stall_s ? p->stall_s : STALL_S, &v, err) < 0)
 		return -1;
 	return answer(v.is_alive, TAKE(v.why), ret_why);
 }

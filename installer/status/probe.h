@@ -2,12 +2,10 @@
 // What a kubelet asks every few seconds, over `kmodsmith probe` or `kmodsmith serve`. No program is started and no GPU
 // opened: what cannot be measured so is read from the files of the last run.
 #pragma once
-#include "base/file/root.h"
-#include "base/process/sys.h"
+#include "base/process/node.h"
 
 struct probe { // borrowed
-	const struct root *host, *kern, *dev_root;
-	const struct sys *sys;
+	const struct node *node;
 	const struct root *pulse_dir; // of a coordinator; NULL = the host's LIVENESS_DIR
 	unsigned stall_s;             // 0 = 600
 };

@@ -122,11 +122,10 @@ static int check_count(const struct root *kern, struct status *s, const char *na
 	return 0;
 }
 
-static int check_nodes(const struct root *kern, const struct root *dev_root, const struct sys *sys, struct status *s,
-		       struct err *err)
+static int check_nodes(const struct node *node, struct status *s, struct err *err)
 {
-	int r = devices_want(kern, 0, &s->devices, err);
-	if (r < 0 || (r > 0 && devices_apply(dev_root, sys, true, &s->devices, err) < 0))
+	int r = devices_want(node->kern, 0, &s->devices, err);
+	if (r < 0 || (r > 0 && devices_apply(node->dev_root, node->sys, true, &s->devices, err) < 0))
 		return -1;
 	size_t bad = devices_count_bad(&s->devices);
 	auto_str char *first = str_dup("");
@@ -159,12 +158,11 @@ static int check_status_firmware(const struct facts *facts, const struct root *h
 }
 
 // Only where something is exported; a node that has its user space elsewhere lacks nothing.
-static int check_export(const struct facts *facts, const struct root *host, const struct root *kern,
-			const struct sys *sys, struct status *s, struct err *err)
+static int check_export(const struct facts *facts, const struct node *node, struct status *s, struct err *err)
 {
 	auto_root_record struct root_record now = { 0 };
 	const char *kernel = facts->loaded.version;
-	int r = root_record_measure(host, kern, sys, facts->host.boot_id, &now, err);
+	int r = root_record_measure(node->host, node->kern, node->sys, facts->host.boot_id, &now, err);
 	if (r <= 0)
 		return r;
 	add_check(s, "user space", str_eq(now.user_space, kernel), "%s exported, %s in the kernel",
@@ -244,9 +242,9 @@ void status_daemons(struct status *s, const struct daemon_record *r, const struc
 	set_ready(s);
 }
 
-int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
-		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err)
+int status_read(const struct facts *facts, const struct node *node, struct status *ret, struct err *err)
 {
+	const struct root *host = node->host, *kern = node->kern;
 	auto_status struct status s = { .has_gpu = facts_has_gpu(facts) };
 	if (s.has_gpu) {
 		size_t switches = gpus_count_ours(&facts->gpus, GPU_SWITCH);
@@ -261,8 +259,7 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		if (check_gpus(facts, host, kern, &s, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
-		    check_nodes(kern, dev_root, sys, &s, err) < 0 ||
-		    check_export(facts, host, kern, sys, &s, err) < 0 ||
+		    check_nodes(node, &s, err) < 0 || check_export(facts, node, &s, err) < 0 ||
 		    check_status_firmware(facts, host, kern, &s, err) < 0 || read_optional(facts, host, &s, err) < 0)
 			return -1;
 		set_ready(&s);

@@ -2,7 +2,7 @@
 // Whether the driver works, measured: post-conditions one by one (R-K2).
 #pragma once
 #include "base/formats/json.h"
-#include "base/process/progress.h"
+#include "base/process/node.h"
 #include "daemons/daemon_record.h"
 #include "devices/nodes.h"
 #include "gpu_check/gpu_record.h"
@@ -26,9 +26,8 @@ struct status {
 	struct optional_modules optional; // modules that failed in this boot and are not loaded; they count for nothing
 };
 
-// Compares and changes nothing. dev_root holds dev/.
-int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
-		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err);
+// Compares and changes nothing.
+int status_read(const struct facts *facts, const struct node *node, struct status *ret, struct err *err);
 // One more post-condition: what the run wanted is what the kernel has. modules may be empty.
 void status_check_request(struct status *s, const struct modules *l, const char *driver, enum module_type flavour,
 			  const struct strv *modules);

@@ -113,12 +113,7 @@ static void publish_result(const struct apply *a, const struct facts *now, const
 {
 	struct err why;
 	const struct status_file_end e = { .outcome = outcome, .progress = a->node->progress, .failure = failure };
-	const struct cdi_request w = { .host = a->node->host,
-				       .kern = a->node->kern,
-				       .dev_root = a->node->dev_root,
-				       .sys = a->node->sys,
-				       .boot = a->node->boot };
-	int r = cdi_spec_file_update(&w, a->cdi, status->has_gpu && status->is_ready, &why);
+	int r = cdi_spec_file_update(a->node, a->cdi, status->has_gpu && status->is_ready, &why);
 	if (r < 0) // a failure here must not fail a working node
 		progress_note(a->node->progress, "CDI specification not updated, containers get no GPU: %s", why.text);
 	else if (r > 0)
@@ -132,8 +127,7 @@ void transaction_publish_failure(const struct apply *a, const char *outcome, con
 	auto_facts struct facts now = { 0 };
 	auto_status struct status status = { 0 };
 	struct err why;
-	if (facts_read(a->node->host, a->node->kern, &now, &why) < 0 ||
-	    status_read(&now, a->node->host, a->node->kern, a->node->dev_root, a->node->sys, &status, &why) < 0)
+	if (facts_read(a->node->host, a->node->kern, &now, &why) < 0 || status_read(&now, a->node, &status, &why) < 0)
 		progress_note(a->node->progress, "cannot publish the status of this node: %s", why.text);
 	else
 		publish_result(a, &now, &status, outcome, failure);

@@ -11,17 +11,12 @@ enum { BROKEN_KEEPS_S = 300 };
 // Where there are NVSwitches, the fabric manager comes up after this run, and until then no GPU answers as it will.
 static struct gpu_check gpu_check_of(const struct apply *a, const struct facts *facts, enum gpu_level deepest)
 {
-	const struct gpu_start start = { .kern = a->node->kern,
-					 .dev_root = a->node->dev_root,
-					 .sys = a->node->sys,
-					 .facts = facts,
-					 .timeout_ms = a->gpus.timeout_ms,
-					 .progress = a->node->progress };
+	const struct gpu_start start = { .node = a->node, .facts = facts, .timeout_ms = a->gpus.timeout_ms };
 	if (a->gpus.is_start_only || gpus_count_ours(&facts->gpus, GPU_SWITCH))
 		deepest = GPU_START;
 	else if (deepest == GPU_COMPUTE && !modules_find(&facts->loaded, "nvidia_uvm"))
 		deepest = GPU_ANSWER;
-	return (struct gpu_check){ .start = start, .host = a->node->host, .deepest = deepest };
+	return (struct gpu_check){ .start = start, .deepest = deepest };
 }
 
 static void keep_record(const struct transaction *r, const struct gpu_record *record)

@@ -742,7 +742,7 @@ static int read_status(struct transaction *r, const struct plan *plan, struct er
 	const struct apply *a = r->a;
 	auto_strv struct strv modules = { 0 };
 	status_done(r->status);
-	if (status_read(&r->now, a->node->host, a->node->kern, a->node->dev_root, a->node->sys, r->status, err) < 0)
+	if (status_read(&r->now, a->node, r->status, err) < 0)
 		return -1;
 	if (!plan)
 		return 0;

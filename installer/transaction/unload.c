@@ -30,7 +30,7 @@ static void publish_unloaded(const struct holders_wait *d, const struct err *fai
 	const struct status_file_end end = { .outcome = "unload", .progress = d->node->progress, .failure = failure };
 	struct err ignored;
 	if (facts_read(d->node->host, d->node->kern, &now, &ignored) == 0 &&
-	    status_read(&now, d->node->host, d->node->kern, d->node->host, d->node->sys, &status, &ignored) == 0)
+	    status_read(&now, d->node, &status, &ignored) == 0)
 		status_file_end(d->node->host, &now, &status, &end, &ignored);
 }
 

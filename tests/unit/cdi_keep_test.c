@@ -10,7 +10,7 @@
 struct machine {
 	struct folder t;
 	struct sys sys;
-	struct cdi_request where;
+	struct node where;
 };
 
 static void machine_make(struct machine *m)
@@ -19,8 +19,8 @@ static void machine_make(struct machine *m)
 	auto_devices struct devices d = { 0 };
 	folder_make(&m->t);
 	m->sys = sys_recorder(&m->t.root);
-	m->where = (struct cdi_request){
-		.host = &m->t.root, .kern = &m->t.root, .dev_root = &m->t.root, .sys = &m->sys, .export = ""
+	m->where = (struct node){
+		.host = &m->t.root, .kern = &m->t.root, .dev_root = &m->t.root, .sys = &m->sys, .boot = "this-boot"
 	};
 	tempdir_link(&m->t, "var/run", "/run");
 	tempdir_write(&m->t, "proc/devices", "Character devices:\n195 nvidia\n");

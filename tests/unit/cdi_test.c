@@ -61,12 +61,10 @@ static int make(const struct folder *t, const char *export, json_t **ret, struct
 {
 	struct sys sys = sys_recorder(&t->root);
 	auto_devices struct devices d = { 0 };
-	const struct cdi_request w = {
-		.host = &t->root, .kern = &t->root, .dev_root = &t->root, .sys = &sys, .export = export
-	};
+	const struct node node = { .host = &t->root, .kern = &t->root, .dev_root = &t->root, .sys = &sys };
 	assert_true(devices_want(&t->root, 0, &d, err) >= 0);
 	assert_true(devices_apply(&t->root, &sys, false, &d, err) >= 0);
-	if (cdi_spec(&w, ret, err) < 0)
+	if (cdi_spec(&node, export, ret, err) < 0)
 		return -1;
 	assert_non_null(*ret);
 	return 0;
@@ -253,12 +251,12 @@ static void imex_channels(void **state)
 	struct err err = { 0 };
 	auto_json json_t *spec = NULL;
 	struct sys sys = sys_recorder(&t.root);
-	const struct cdi_request w = { .host = &t.root, .kern = &t.root, .dev_root = &t.root, .sys = &sys };
+	const struct node node = { .host = &t.root, .kern = &t.root, .dev_root = &t.root, .sys = &sys };
 	machine(&t);
-	assert_int_equal(cdi_imex_spec(&w, &spec, &err), 0); // a driver without channels
+	assert_int_equal(cdi_imex_spec(&node, &spec, &err), 0); // a driver without channels
 	assert_null(spec);
 	tempdir_write(&t, "proc/devices", "Character devices:\n195 nvidia\n234 nvidia-caps-imex-channels\n");
-	assert_int_equal(cdi_imex_spec(&w, &spec, &err), 0); // and nobody has made one
+	assert_int_equal(cdi_imex_spec(&node, &spec, &err), 0); // and nobody has made one
 	static const char *const nodes[][2] = { { "channel10", "c 234:10 0666 0:0" },
 						{ "channel2", "c 234:2 0640 0:0" },
 						{ "channel3", "c 234:4 0666 0:0" },
@@ -270,7 +268,7 @@ static void imex_channels(void **state)
 		auto_str char *path = str_fmt("dev/nvidia-caps-imex-channels/%s", nodes[i][0]);
 		tempdir_write(&t, path, nodes[i][1]);
 	}
-	expect(cdi_imex_spec(&w, &spec, &err) == 1, err.text);
+	expect(cdi_imex_spec(&node, &spec, &err) == 1, err.text);
 	auto_str char *names = names_of(spec), *all = nodes_of(spec, "all"), *one = nodes_of(spec, "2");
 	assert_string_equal(names, "2 10 all");
 	assert_string_equal(one, "nvidia-caps-imex-channels/channel2");

@@ -531,12 +531,12 @@ static void test_measure(void **state)
 		auto_gpu_record struct gpu_record record = { 0 };
 		auto_gpu_holds struct gpu_holds holds = { 0 };
 		struct err err = { 0 };
-		const struct gpu_check check = { .start = { .kern = &folder.root,
-							    .dev_root = &folder.root,
-							    .sys = &sys,
-							    .facts = &facts,
-							    .progress = &progress },
-						 .host = &folder.root,
+		const struct node node = { .host = &folder.root,
+					   .kern = &folder.root,
+					   .dev_root = &folder.root,
+					   .sys = &sys,
+					   .progress = &progress };
+		const struct gpu_check check = { .start = { .node = &node, .facts = &facts },
 						 .deepest = rows[i].deepest,
 						 .fabric_ms = rows[i].fabric_ms };
 		folder_file(&folder, DIR "/behaviour", rows[i].behaviour);

@@ -41,6 +41,7 @@ struct world {
 	struct gpu gpus[3];
 	struct facts facts;
 	struct progress progress;
+	struct node node;
 	struct gpu_start start;
 	struct gpu_results results;
 	struct gpu_holds holds;
@@ -62,12 +63,8 @@ static void make_world(struct world *w, int (*device_open)(const struct sys *, i
 	w->facts.gpus = (struct gpus){ .items = w->gpus, .count = ARRAY_SIZE(addresses) };
 	static char version[] = "999.1"; // one that knows how to be waited for
 	w->facts.loaded.version = version;
-	w->start = (struct gpu_start){ .kern = &w->t.root,
-				       .dev_root = &w->t.root,
-				       .sys = &w->sys,
-				       .facts = &w->facts,
-				       .timeout_ms = 200,
-				       .progress = &w->progress };
+	w->node = (struct node){ .kern = &w->t.root, .dev_root = &w->t.root, .sys = &w->sys, .progress = &w->progress };
+	w->start = (struct gpu_start){ .node = &w->node, .facts = &w->facts, .timeout_ms = 200 };
 }
 
 static void end_world(struct world *w)

@@ -151,7 +151,8 @@ static void check_row(const struct row *row)
 	assert_int_equal(devices_want(&t.root, 0, &devices, &err), 1);
 	if (!row->has_no_nodes)
 		assert_int_equal(devices_apply(&t.root, &sys, false, &devices, &err), 1);
-	assert_int_equal(status_read(&facts, &t.root, &t.root, &t.root, &sys, &status, &err), 0);
+	const struct node node = { .host = &t.root, .kern = &t.root, .dev_root = &t.root, .sys = &sys };
+	assert_int_equal(status_read(&facts, &node, &status, &err), 0);
 	strv_add(&modules, str_dup("nvidia"));
 	strv_add(&modules, str_dup("nvidia-uvm"));
 	if (row->request)

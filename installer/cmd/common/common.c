@@ -31,7 +31,8 @@ static int open_host(const struct common *common, struct machine *m, struct err 
 
 int machine_open(const struct common *common, struct machine *ret, struct err *err)
 {
-	struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE, .is_recorded = common->root != NULL };
+	struct machine m = MACHINE_NONE;
+	m.is_recorded = common->root != NULL;
 	if (root_init(&m.kern, common->root ? common->root : "/", err) < 0 || open_host(common, &m, err) < 0) {
 		machine_done(&m);
 		return -1;
@@ -40,14 +41,23 @@ int machine_open(const struct common *common, struct machine *ret, struct err *e
 	*ret = m;
 	if (m.is_recorded)
 		ret->sys = sys_recorder(&ret->kern);
-	ret->node = (struct node){ .host = &ret->host, .kern = &ret->kern, .sys = &ret->sys };
+	ret->node = (struct node){ .host = &ret->host, .kern = &ret->kern, .dev_root = &ret->host, .sys = &ret->sys };
 	return 0;
+}
+
+int machine_open_dev(struct machine *m, const char *named, struct err *err)
+{
+	if (!named)
+		return 0;
+	m->node.dev_root = &m->dev_root;
+	return root_init(&m->dev_root, named, err);
 }
 
 void machine_done(struct machine *m)
 {
 	root_done(&m->host);
 	root_done(&m->kern);
+	root_done(&m->dev_root);
 }
 
 // Written in place, because it is a mount point. A container without one has no such file. `kubectl describe` ends the

@@ -16,14 +16,15 @@ extern const struct opt common_opts[];
 
 // What the node of a command points to. With --root DIR it is a recording: nothing outside DIR is read or changed.
 struct machine {
-	struct root host, kern;
+	struct root host, kern, dev_root;
 	struct sys sys;
 	bool is_recorded;
-	struct node node; // of this machine; a command adds what else it knows
+	struct node node; // of this machine, whose device nodes are the host's; a command adds what else it knows
 };
-#define MACHINE_NONE ((struct machine){ .host = ROOT_NONE, .kern = ROOT_NONE })
+#define MACHINE_NONE ((struct machine){ .host = ROOT_NONE, .kern = ROOT_NONE, .dev_root = ROOT_NONE })
 // The result must stay where it is.
 int machine_open(const struct common *common, struct machine *ret, struct err *err);
+int machine_open_dev(struct machine *m, const char *named, struct err *err); // of --dev-root; NULL = it was not given
 void machine_done(struct machine *m);
 #define auto_machine __attribute__((cleanup(machine_done)))
 

@@ -400,8 +400,7 @@ static int parse_job_words(struct job *j, struct err *err)
 	struct session_request *r = &j->request;
 	if (job_check_driver(v->driver, err) < 0 || job_parse_modules(&v->modules, &j->modules, err) < 0 ||
 	    machine_open(&v->origin.remote.common, &j->machine, err) < 0 ||
-	    (v->dev_root ? root_init(&j->dev_root, v->dev_root, err) :
-			   root_sub(&j->machine.host, ".", &j->dev_root, err)) < 0 ||
+	    machine_open_dev(&j->machine, v->dev_root, err) < 0 ||
 	    (v->patches && root_init(&j->patches, v->patches, err) < 0) || job_parse_flavour(v, &r->flavour, err) < 0)
 		return -1;
 	r->host_driver = HOST_FAIL;
@@ -431,7 +430,6 @@ static void fill_job_request(struct job *j)
 {
 	const struct job_values *v = j->values;
 	struct session_request *r = &j->request;
-	j->machine.node.dev_root = &j->dev_root;
 	r->node = &j->machine.node;
 	r->patches = v->patches ? &j->patches : NULL;
 	bool is_latest = str_eq(v->driver, "latest");
@@ -495,7 +493,6 @@ void job_done(struct job *j)
 	origin_done(&j->origin);
 	strv_done(&j->modules);
 	root_done(&j->patches);
-	root_done(&j->dev_root);
 	machine_done(&j->machine);
 }
 

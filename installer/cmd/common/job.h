@@ -44,7 +44,7 @@ extern const struct opt share_opts[];        // which of several nodes compiles;
 struct job {
 	const struct job_values *values;
 	struct machine machine;
-	struct root dev_root, patches;
+	struct root patches;
 	struct strv modules; // full names
 	struct origin origin;
 	struct session_request request; // session points to it: a job must not be moved
@@ -55,8 +55,7 @@ struct job {
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))
-#define JOB_NONE \
-	((struct job){ .machine = MACHINE_NONE, .dev_root = ROOT_NONE, .patches = ROOT_NONE, .session = SESSION_NONE })
+#define JOB_NONE ((struct job){ .machine = MACHINE_NONE, .patches = ROOT_NONE, .session = SESSION_NONE })
 // session_apply() and session_stage(), sharing the compile with other nodes (share.h).
 int job_apply(struct job *job, struct status *ret, struct err *err);
 int job_stage(struct job *job, struct err *err);

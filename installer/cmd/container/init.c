@@ -347,17 +347,16 @@ static size_t add_kernels(const struct values *v, struct watch_part *kernels, st
 	return 0;
 }
 
-static int add_peermem(struct init_start *s, struct root *state, struct service_peermem *peermem,
-		       struct service_part *ret, struct err *err)
+static int add_peermem(const struct init_start *s, struct node *node, struct root *state,
+		       struct service_peermem *peermem, struct service_part *ret, struct err *err)
 {
 	const struct values *v = s->values;
-	struct machine *m = &s->machine;
 	if (!v->rdma.is_requested)
 		return 0;
-	if (job_state_existing(v->job.state_dir, m, state, err) < 0)
+	if (job_state_existing(v->job.state_dir, &s->machine, state, err) < 0)
 		return -1;
-	m->node.state = state->fd < 0 ? NULL : state;
-	peermem->peermem = (struct peermem){ .node = &m->node,
+	node->state = state->fd < 0 ? NULL : state;
+	peermem->peermem = (struct peermem){ .node = node,
 					     .trust_dir = v->job.origin.trust_dir,
 					     .is_host_mofed = v->rdma.is_host_mofed,
 					     .timeout_ms = job_unload_timeout_ms(v->rdma.timeout_s ? v->rdma.timeout_s :
@@ -422,9 +421,10 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 	auto_watch_part struct watch_part kernels = WATCH_PART_NONE;
 	struct service_peermem peermem = { 0 };
 	struct service_part parts[SERVICE_PARTS_MAX - 1];
-	const struct service_daemons daemons = { .node = &s->machine.node, .say = tell_daemons, .ctx = s };
-	s->machine.node.progress = &progress;
-	int more = has_driver ? add_peermem(s, &state, &peermem, parts, err) : 0;
+	struct node node = s->machine.node;
+	const struct service_daemons daemons = { .node = &node, .say = tell_daemons, .ctx = s };
+	node.progress = &progress;
+	int more = has_driver ? add_peermem(s, &node, &state, &peermem, parts, err) : 0;
 	if (more < 0)
 		return -1;
 	size_t count = (size_t)more;

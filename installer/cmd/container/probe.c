@@ -33,7 +33,7 @@ static int run_probe(void *values, char **args, size_t count, struct err *err)
 	(void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = MACHINE_NONE;
-	auto_root struct root dev_root = ROOT_NONE, pulse_dir = ROOT_NONE;
+	auto_root struct root pulse_dir = ROOT_NONE;
 	auto_str char *why = NULL;
 	const struct question *q = NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
@@ -43,15 +43,11 @@ static int run_probe(void *values, char **args, size_t count, struct err *err)
 		return err_set(err, E_USAGE, "unknown probe '%s' (expected startup, readiness or liveness)", args[0]);
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;
-	if (q->ask != probe_liveness &&
-	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
+	if (q->ask != probe_liveness && machine_open_dev(&m, v->dev_root, err) < 0)
 		return -1;
 	if (v->pulse_dir && root_init(&pulse_dir, v->pulse_dir, err) < 0)
 		return err_wrap(err, "--pulse-dir");
-	const struct probe probe = { .host = &m.host,
-				     .kern = &m.kern,
-				     .dev_root = &dev_root,
-				     .sys = &m.sys,
+	const struct probe probe = { .node = &m.node,
 				     .pulse_dir = v->pulse_dir ? &pulse_dir : NULL,
 				     .stall_s = v->stall_s };
 	int is_yes = q->ask(&probe, &why, err);

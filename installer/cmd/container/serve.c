@@ -44,20 +44,19 @@ enum { REVIEW_DEADLINE_MS = 5000 };
 
 struct serve { // for the callback, which runs in one thread
 	struct machine machine;
-	struct root dev_root, pulse_dir;
+	struct root pulse_dir;
 	const struct root *metrics;
 	const char *dir; // in metrics
 	struct probe probe;
 	bool has_page;
 	struct login *login; // NULL = without one
 };
-#define SERVE_NONE ((struct serve){ .machine = MACHINE_NONE, .dev_root = ROOT_NONE, .pulse_dir = ROOT_NONE })
+#define SERVE_NONE ((struct serve){ .machine = MACHINE_NONE, .pulse_dir = ROOT_NONE })
 
 static void serve_done(struct serve *s)
 {
 	login_close(s->login);
 	root_done(&s->pulse_dir);
-	root_done(&s->dev_root);
 	machine_done(&s->machine);
 }
 #define auto_serve __attribute__((cleanup(serve_done)))
@@ -79,9 +78,7 @@ static int open_login(const struct values *v, struct serve *s, struct err *err)
 
 static int serve_open(const struct values *v, struct serve *s, struct err *err)
 {
-	if (machine_open(&v->common, &s->machine, err) < 0 ||
-	    (v->dev_root ? root_init(&s->dev_root, v->dev_root, err) :
-			   root_sub(&s->machine.host, ".", &s->dev_root, err)) < 0)
+	if (machine_open(&v->common, &s->machine, err) < 0 || machine_open_dev(&s->machine, v->dev_root, err) < 0)
 		return -1;
 	if (v->pulse_dir && root_init(&s->pulse_dir, v->pulse_dir, err) < 0)
 		return err_wrap(err, "--pulse-dir");
@@ -90,10 +87,7 @@ static int serve_open(const struct values *v, struct serve *s, struct err *err)
 	s->has_page = v->has_page;
 	s->metrics = v->pulse_dir ? &s->pulse_dir : &s->machine.host;
 	s->dir = v->pulse_dir ? "." : LIVENESS_DIR "/metrics";
-	s->probe = (struct probe){ .host = &s->machine.host,
-				   .kern = &s->machine.kern,
-				   .dev_root = &s->dev_root,
-				   .sys = &s->machine.sys,
+	s->probe = (struct probe){ .node = &s->machine.node,
 				   .pulse_dir = v->pulse_dir ? &s->pulse_dir : NULL,
 				   .stall_s = v->stall_s };
 	return 0;

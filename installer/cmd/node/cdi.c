@@ -23,29 +23,24 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static int make_cdi_spec(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
+static int make_cdi_spec(const struct values *v, struct machine *m, json_t **ret, struct err *err)
 {
-	auto_root struct root dev_root = ROOT_NONE;
 	bool is_for_job =
 		str_eq(v->export, JOB_AUTO) || str_eq(v->export, "none"); // as a pod's environment may have it
 	const char *named = is_for_job ? NULL : v->export;
 	if (named && *named != '/')
 		return err_set(err, E_USAGE, "--export '%s' is not an absolute path", named);
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
+	if (machine_open_dev(m, v->dev_root, err) < 0)
 		return -1;
 	auto_strv struct strv parts = { 0 };
 	if (named)
 		strv_split(&parts, named, "/");
 	auto_str char *export = named ? strv_join(&parts, "/") : NULL, *boot = boot_record_id(&m->kern);
-	const struct cdi_request w = { .host = &m->host,
-				       .kern = &m->kern,
-				       .dev_root = &dev_root,
-				       .sys = &m->sys,
-				       .export = export,
-				       .boot = boot };
+	struct node node = m->node;
+	node.boot = boot;
 	if (!v->is_imex)
-		return cdi_spec(&w, ret, err);
-	int r = cdi_imex_spec(&w, ret, err);
+		return cdi_spec(&node, export, ret, err);
+	int r = cdi_imex_spec(&node, ret, err);
 	return r ? r : err_set(err, E_NO_DEVICE, "there is no node of an IMEX channel");
 }
 

@@ -97,19 +97,21 @@ static int show_in_use(const struct holders *h, bool is_json, const struct err *
 	return err_info(err->code)->exit_status;
 }
 
-static int unload_node_driver(const struct values *v, struct machine *m, struct holders *ret, struct strv *ret_unloaded,
-			      struct err *err)
+static int unload_node_driver(const struct values *v, const struct machine *m, struct progress *progress,
+			      struct holders *ret, struct strv *ret_unloaded, struct err *err)
 {
 	auto_facts struct facts f = { 0 };
 	auto_root struct root state = ROOT_NONE;
 	const struct job_values job = { .state_dir = v->state_dir };
-	struct holders_wait drain = { .node = &m->node };
+	struct node node = m->node;
+	struct holders_wait drain = { .node = &node };
+	node.progress = progress;
 	if (job_parse_holders(v->holders, &drain.policy, err) < 0)
 		return -1;
 	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_CHANGE, err);
 	if (lock < 0 || job_state(&job, m, &state, err) < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
 		return -1;
-	m->node.release = f.host.release;
+	node.release = f.host.release;
 	drain.timeout_ms = holders_wait_deadline_ms(drain.policy, v->holders_timeout_s);
 	if (drain.policy != HOLDERS_REFUSE && holders_wait(&drain, ret, err) < 0)
 		return -1;
@@ -126,8 +128,7 @@ static int run_unload(void *values, char **args, size_t count, struct err *err)
 	auto_holders struct holders h = { 0 };
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;
-	m.node.progress = &progress;
-	if (unload_node_driver(v, &m, &h, &unloaded, err) < 0)
+	if (unload_node_driver(v, &m, &progress, &h, &unloaded, err) < 0)
 		return err->code == E_IN_USE ? show_in_use(&h, v->common.is_json, err) : -1;
 	if (v->common.is_json) {
 		auto_json json_t *json =

@@ -36,30 +36,28 @@ static void show_device_nodes(const struct devices *d)
 }
 
 // Where a CDI specification is kept, it follows changes of partitions (MIG).
-static void refresh_cdi_spec(const struct machine *m, const struct root *dev_root)
+static void refresh_cdi_spec(const struct machine *m)
 {
 	auto_str char *boot = boot_record_id(&m->kern);
-	const struct cdi_request w = {
-		.host = &m->host, .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys, .boot = boot
-	};
+	struct node node = m->node;
 	struct err why;
-	if (cdi_spec_file_update(&w, NULL, true, &why) < 0)
+	node.boot = boot;
+	if (cdi_spec_file_update(&node, NULL, true, &why) < 0)
 		log_warn("CDI specification not updated, containers get no GPU: %s", why.text);
 }
 
 static int make_device_nodes(const struct values *v, struct machine *m, struct devices *d, struct err *err)
 {
-	auto_root struct root dev_root = ROOT_NONE;
 	auto_fd int lock = -1;
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
+	if (machine_open_dev(m, v->dev_root, err) < 0)
 		return -1;
 	if (!v->is_dry_run && (lock = node_lock_take(&m->host, NODE_LOCK_CHANGE, err)) < 0)
 		return -1;
 	if (devices_want(&m->kern, v->imex_channels, d, err) < 0)
 		return -1;
-	int r = devices_apply(&dev_root, &m->sys, v->is_dry_run, d, err);
+	int r = devices_apply(m->node.dev_root, &m->sys, v->is_dry_run, d, err);
 	if (!v->is_dry_run)
-		refresh_cdi_spec(m, &dev_root);
+		refresh_cdi_spec(m);
 	return r;
 }
 

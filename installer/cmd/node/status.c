@@ -142,13 +142,11 @@ static json_t *last_run_json(json_t *json, const json_t *file)
 }
 
 // What status.json and the metrics say, too.
-static int publish_measured(const struct machine *m, const struct facts *f, const struct root *dev_root,
-			    struct err *err)
+static int publish_measured(const struct machine *m, const struct facts *f, struct err *err)
 {
 	auto_status struct status s = { 0 };
 	auto_daemon_record struct daemon_record daemons = { 0 };
-	if (status_read(f, &m->host, &m->kern, dev_root, &m->sys, &s, err) < 0 ||
-	    daemon_record_read(&m->host, f->host.boot_id, &daemons, err) < 0)
+	if (status_read(f, &m->node, &s, err) < 0 || daemon_record_read(&m->host, f->host.boot_id, &daemons, err) < 0)
 		return -1;
 	status_daemons(&s, &daemons, &m->kern);
 	return status_file_refresh(&m->host, f, &s, err);
@@ -156,19 +154,17 @@ static int publish_measured(const struct machine *m, const struct facts *f, cons
 
 // What is measured replaces the last measurement; who is changing the node measures for itself.
 static int check_gpus_now(const struct values *v, const struct machine *m, const struct facts *f,
-			  const struct root *dev_root, const struct root *state, struct err *err)
+			  const struct root *state, struct err *err)
 {
 	enum { FABRIC_MS = 300 * 1000 }; // the fabric manager of a large machine takes minutes
 	auto_gpu_record struct gpu_record last = { 0 }, now = { 0 };
 	auto_gpu_holds struct gpu_holds holds = { 0 };
 	auto_progress struct progress progress = show_progress_log();
 	auto_holders struct holders holders = { 0 };
-	struct gpu_check check = {
-		.start = { .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys, .facts = f, .progress = &progress },
-		.host = &m->host,
-		.fabric_ms = FABRIC_MS
-	};
+	struct node node = m->node;
+	struct gpu_check check = { .start = { .node = &node, .facts = f }, .fabric_ms = FABRIC_MS };
 	struct gpu_demand demand = { 0 };
+	node.progress = &progress;
 	if (job_parse_gpu_check(v->gpu_check, &demand, err) < 0)
 		return -1;
 	if (!f->loaded.version)
@@ -178,7 +174,7 @@ static int check_gpus_now(const struct values *v, const struct machine *m, const
 		return err_wrap(err, "check the GPUs");
 	if (demand.is_off) {
 		int r = gpu_record_waive(&m->host, f->host.boot_id, &f->loaded, err);
-		return r < 0 || publish_measured(m, f, dev_root, err) < 0 ? -1 : 0;
+		return r < 0 || publish_measured(m, f, err) < 0 ? -1 : 0;
 	}
 	if (gpu_record_read(&m->host, f->host.boot_id, &last, err) < 0 ||
 	    holders_find(&m->kern, &f->loaded, &holders, err) < 0 ||
@@ -194,7 +190,7 @@ static int check_gpus_now(const struct values *v, const struct machine *m, const
 	now.allowed = last.allowed;
 	if (gpu_record_write(&m->host, state->fd >= 0 ? state : NULL, f->host.boot_id, &now, &why) < 0)
 		log_warn("cannot record how the GPUs are: %s", why.text);
-	return publish_measured(m, f, dev_root, err) < 0 ? -1 : 0;
+	return publish_measured(m, f, err) < 0 ? -1 : 0;
 }
 
 // What the GPU Operator wants next, where our container keeps its upgrade controller from this node (contract 1.17).
@@ -218,7 +214,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	auto_machine struct machine m = MACHINE_NONE;
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
-	auto_root struct root dev_root = ROOT_NONE, state = ROOT_NONE;
+	auto_root struct root state = ROOT_NONE;
 	auto_json json_t *file = NULL, *hold = NULL;
 	auto_journal struct journal j = { 0 };
 	auto_daemon_record struct daemon_record daemons = { 0 };
@@ -226,12 +222,11 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	auto_kernel_report struct kernel_report kernels = { 0 };
 	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0 ||
-	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
+	    machine_open_dev(&m, v->dev_root, err) < 0)
 		return -1;
 	// Reading creates no state directory.
 	int has_state = job_state_existing(v->state_dir, &m, &state, &unread);
-	if ((v->is_check && check_gpus_now(v, &m, &f, &dev_root, &state, err) < 0) ||
-	    status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
+	if ((v->is_check && check_gpus_now(v, &m, &f, &state, err) < 0) || status_read(&f, &m.node, &s, err) < 0)
 		return -1;
 	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
 		log_warn("the state of the daemons is unknown: %s", unread.text);
