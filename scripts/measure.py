@@ -520,7 +520,8 @@ class Measures:
             ("lines that copy a member to one of the same name", sum(
                 1 for f in files for line in f.code.split("\n") if COPY.search(line))),
             ("structures with both host and kern", sum(
-                {"host", "kern"} <= set(s.names) for f in files for s in f.structs.values())),
+                bool(re.search(r"\bhost\b", body) and re.search(r"\bkern\b", body))
+                for f in files for body in re.findall(r"^struct \w+ \{ *\n(.*?)^\}", f.outside, re.M | re.S))),
             ("files that name is_rt_allowed", sum("is_rt_allowed" in f.code for f in files)),
             ("own functions that a function calls, mean", "%.1f" % (
                 sum(len(f.callees) for f in functions) / len(functions))),
