@@ -117,7 +117,7 @@ int acquire_check_trust(const struct acquire *o, const char *hex, struct err *er
 	if (provenance_check(&o->store.layout, hex, now, &p, err) == 0) {
 		auto_str char *who = provenance_text(&p);
 		if (now->is_absent && provenance_is_vouched(&p))
-			progress_note(o->progress,
+			progress_note(o->node->progress,
 				      "sha256:%.12s is trusted as when it was stored (%s): there is no trust "
 				      "directory, neither --trust-dir nor /etc/kmodsmith/trust",
 				      hex, who);
@@ -125,7 +125,7 @@ int acquire_check_trust(const struct acquire *o, const char *hex, struct err *er
 	}
 	if (!o->is_back || !now->unread.code)
 		return -1;
-	progress_note(o->progress,
+	progress_note(o->node->progress,
 		      "rolling back to sha256:%.12s, which worked last, although its signatures cannot be checked: %s",
 		      hex, err->text);
 	return 0;
@@ -136,7 +136,7 @@ static void distrust_stored(struct acquire *o, const struct package *p, const st
 {
 	auto_str char *tag = package_tag(&p->key);
 	strv_add(&o->untrusted, str_dup(p->manifest.digest));
-	progress_note(o->progress, "store: %s is not used: %s: %s", tag, err_info(why->code)->name, why->text);
+	progress_note(o->node->progress, "store: %s is not used: %s: %s", tag, err_info(why->code)->name, why->text);
 	if (!o->distrust.code)
 		o->distrust = *why;
 }
@@ -227,7 +227,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 		if (r != 0)
 			return r;
 		if (o->fetch.from && o->fetch.from->count && !is_local)
-			progress_note(o->progress, "store: no matching package");
+			progress_note(o->node->progress, "store: no matching package");
 	}
 	if (is_local || !o->fetch.from || !o->fetch.from->count)
 		return set_why_not(o, NULL);
@@ -252,7 +252,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	int r = find_stored_package(o, err);
 	o->want.source = source;
 	if (r > 0)
-		progress_note(o->progress, "%s", why.text);
+		progress_note(o->node->progress, "%s", why.text);
 	return r;
 }
 
@@ -324,7 +324,7 @@ int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, cha
 		}
 	}
 	if (*ret_driver && all)
-		progress_note(o->progress, "%s", all);
+		progress_note(o->node->progress, "%s", all);
 	if (!*ret_driver)
 		err_set(ret_why, code ? code : E_NO_PACKAGE, "%s",
 			all ? all : "the store has none, and no --from was given");
@@ -346,7 +346,7 @@ int acquire_take(struct acquire *o, struct package *ret, struct err *err)
 		struct err damage = *err;
 		if (damage.code != E_STORE_CORRUPT || store_quarantine(&o->store, o->kept.layer.digest, NULL, err) < 0)
 			return -1;
-		progress_note(o->progress, "%s; quarantined", damage.text);
+		progress_note(o->node->progress, "%s; quarantined", damage.text);
 		package_done(&o->kept);
 		if (find_in_sources(o, err) < 0) {
 			*err = damage;

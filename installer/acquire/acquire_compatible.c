@@ -254,8 +254,8 @@ int acquire_find_compatible(struct acquire *o, struct err *err)
 			add_source_candidates(&h, (int)i);
 	if (!h.count)
 		return 0;
-	progress_enter(o->progress, "reuse");
-	if (kernel_abi_read(&h.abi, o->host, o->kern, o->fetch.state, o->want.release, err) < 0)
+	progress_enter(o->node->progress, "reuse");
+	if (kernel_abi_read(&h.abi, o->node->host, o->node->kern, o->fetch.state, o->want.release, err) < 0)
 		return -1;
 	h.distro = distro_of(o->want.release, o->banner ? o->banner : h.abi.banner);
 	h.kernel = (struct reuse_kernel){ .release = o->want.release, .distro = h.distro, .compiler = h.abi.compiler };
@@ -268,13 +268,13 @@ int acquire_find_compatible(struct acquire *o, struct err *err)
 			note_objection(&h, why.code, str_dup(why.text));
 	}
 	if (r > 0) {
-		progress_end(o->progress, "reuse", "%s", o->compatible);
+		progress_end(o->node->progress, "reuse", "%s", o->compatible);
 		return 1;
 	}
 	auto_str char *before = TAKE(o->why_not);
 	o->why_not = before ? str_fmt("%s; %s", h.why, before) : str_dup(h.why);
 	if (!o->code)
 		o->code = h.code;
-	progress_end(o->progress, "reuse", "none: %s", h.why);
+	progress_end(o->node->progress, "reuse", "none: %s", h.why);
 	return 0;
 }

@@ -51,8 +51,7 @@ static int fetch_into_store(struct acquire *o, const struct fetch *fetch, const 
 		}
 		if (r == 0 || err->code != E_LOCKED || clock_ms() > end)
 			return r;
-		if (o->progress)
-			progress_tick(o->progress);
+		progress_tick(o->node->progress);
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
 	}
 }
@@ -90,8 +89,7 @@ static int fetch_asset(struct acquire *o, const struct asset_key *want, int code
 			return 0;
 		if (!is_kept)
 			return -1;
-		if (o->progress)
-			progress_note(o->progress, "%s: using the one in the store: %s", tag, err->text);
+		progress_note(o->node->progress, "%s: using the one in the store: %s", tag, err->text);
 	}
 	memcpy(ret, kept, sizeof(kept));
 	return 0;
@@ -108,7 +106,7 @@ static int drop_distrusted_tree(struct acquire *o, const struct asset_key *want,
 	if (find_stored_asset(o, want, hex, &why, err) != 0 || !*hex || !root_exists(trees, hex))
 		return 0;
 	auto_str char *gone = str_fmt(".tmp/%s", hex);
-	progress_note(o->progress, "the unpacked headers %.12s are not used: %s", hex, why);
+	progress_note(o->node->progress, "the unpacked headers %.12s are not used: %s", hex, why);
 	if (root_mkdirs(trees, ".tmp", 0755, err) < 0 || root_rmtree(trees, gone, err) < 0)
 		return -1;
 	if (root_rename(trees, hex, gone, err) < 0 && root_exists(trees, hex))
@@ -132,11 +130,11 @@ static int bring_packed_headers(void *acquire, const char *release, const struct
 const struct headers_offer *acquire_headers_offer(struct acquire *o)
 {
 	o->package_manager = (struct package_manager){ .options = o->package_manager.options,
-						       .host = o->host,
+						       .host = o->node->host,
 						       .state = o->fetch.state,
 						       .banner = o->banner,
 						       .arch = o->want.arch,
-						       .progress = o->progress };
+						       .progress = o->node->progress };
 	o->of_host = (struct headers_offer){ .name = "repositories of the host",
 					     .bring = package_manager_headers,
 					     .ctx = &o->package_manager };
@@ -187,8 +185,7 @@ static int quarantine_asset(const struct acquire *o, const char *hex, const stru
 	char layer[DIGEST_HEX + 1];
 	if (asset_layer(&o->store.layout, hex, layer, err) < 0 || store_quarantine(&o->store, layer, NULL, err) < 0)
 		return -1;
-	if (o->progress)
-		progress_note(o->progress, "%s; quarantined", damage->text);
+	progress_note(o->node->progress, "%s; quarantined", damage->text);
 	return 0;
 }
 
@@ -264,11 +261,11 @@ static int fetch_core(struct acquire *o, const struct asset_key *want, bool is_l
 		return 1;
 	}
 	const struct err_info *info = err_info(err.code);
-	if (o->progress && err.code != E_NO_PACKAGE)
-		progress_note(o->progress, "the core of %s is not fetched, and compiled here: %s: %s; next: %s",
+	if (err.code != E_NO_PACKAGE)
+		progress_note(o->node->progress, "the core of %s is not fetched, and compiled here: %s: %s; next: %s",
 			      want->module, info->name, err.text, info->next);
-	else if (o->progress && !is_looking && fetch.from && fetch.from->count)
-		progress_note(o->progress, "no source has the core of %s; compiling it here: %s", want->module,
+	else if (!is_looking && fetch.from && fetch.from->count)
+		progress_note(o->node->progress, "no source has the core of %s; compiling it here: %s", want->module,
 			      err.text);
 	return 0;
 }
@@ -309,12 +306,10 @@ static int bring_core(void *acquire, const struct core_key *key, const struct ro
 	}
 	if (r < 0) {
 		root_unlink(into, name, &ignored);
-		if (o->progress)
-			progress_note(
-				o->progress,
-				"the core of %s from %s is refused, and compiled here: %s: %s; next: pack it again, "
-				"`kmodsmith pack core`",
-				key->core->module, from, err_info(err.code)->name, err.text);
+		progress_note(o->node->progress,
+			      "the core of %s from %s is refused, and compiled here: %s: %s; next: pack it again, "
+			      "`kmodsmith pack core`",
+			      key->core->module, from, err_info(err.code)->name, err.text);
 		return 0;
 	}
 	*ret_from = TAKE(from);
@@ -381,8 +376,8 @@ static int fetch_builder(struct acquire *o, const char *compiler, char ret[DIGES
 	for (size_t i = 0; pins && i < pins->count; i++) {
 		struct err why, others = *err;
 		if (fetch_pinned_builder(o, pins->items[i], compiler, ret, &why) == 0) {
-			if (o->progress && o->fetch.from && o->fetch.from->count)
-				progress_note(o->progress, "%s", others.text);
+			if (o->fetch.from && o->fetch.from->count)
+				progress_note(o->node->progress, "%s", others.text);
 			return 0;
 		}
 		err_set(err, others.code == E_NO_PACKAGE ? why.code : others.code, "--builder: %s; %s", why.text,

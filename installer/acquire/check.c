@@ -32,10 +32,10 @@ static void ask_kernel(const struct check_request *w, struct kernel_abi *abi, st
 {
 	struct err unknown;
 	auto_str char *running = NULL;
-	if (!w->sys || host_read_release(w->kern, &running, &unknown) < 0 || !str_eq(running, w->release))
+	if (!w->node->sys || host_read_release(w->node->kern, &running, &unknown) < 0 || !str_eq(running, w->release))
 		return;
-	kernel_abi_add_running(abi, w->kern);
-	kernel_trust_read(w->host, w->kern, w->sys, running, ret);
+	kernel_abi_add_running(abi, w->node->kern);
+	kernel_trust_read(w->node, running, ret);
 	abi->answers = &ret->answers;
 }
 
@@ -94,7 +94,7 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 		return -1;
 	auto_str char *compiler = toolchain_wanted(tree);
 	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 &&
-	    !acquire_has_builder(w->state, tree_own_arch(), compiler))
+	    !acquire_has_builder(w->node->state, tree_own_arch(), compiler))
 		return -1;
 	if (!tools.cc || !source || !core_is_needed(source, flavour))
 		return 0;
@@ -109,14 +109,14 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 static int read_target_abi(const struct check_request *w, struct tree *tree, struct kernel_abi *abi,
 			   char **ret_evidence, struct err *headers_err, struct err *err)
 {
-	if (compile_target_headers(w->host, w->state, w->headers, w->offer, w->release, w->banner, tree, ret_evidence,
-				   headers_err) == 0)
+	if (compile_target_headers(w->node->host, w->node->state, w->headers, w->offer, w->release, w->banner, tree,
+				   ret_evidence, headers_err) == 0)
 		return compile_target_abi(tree, abi, err) < 0 ? -1 : 1;
 	if (w->headers && w->headers->count) { // files that were named must be right
 		*err = *headers_err;
 		return -1;
 	}
-	if (kernel_abi_read(abi, w->host, w->kern, w->state, w->release, err) < 0)
+	if (kernel_abi_read(abi, w->node->host, w->node->kern, w->node->state, w->release, err) < 0)
 		return -1;
 	*ret_evidence = str_fmt("no headers; %s", abi->symvers_from ? abi->symvers_from :
 						  abi->vermagic     ? "the kernel's configuration, no symbols" :

@@ -27,8 +27,8 @@ struct check_request {
 	const struct strv *modules; // full names; NULL or empty = all of the source
 	enum reuse reuse;
 	const struct gpus *gpus;
-	const struct root *host, *kern, *state;
-	const struct sys *sys; // whose kernel is asked about signatures, if it is the running one; NULL = is not
+	const struct node
+		*node; // .sys: whose kernel is asked about signatures, if it is the running one; NULL = is not
 	const struct root *patches;
 	bool is_rt_allowed;
 };

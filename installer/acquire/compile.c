@@ -194,8 +194,8 @@ static int make_work(const struct compile_request *request, const struct root *b
 {
 	static const char LOCAL[] = "/var/tmp", NAME[] = "kmodsmith";
 	auto_root struct root local = ROOT_NONE;
-	bool is_near = base || !sandbox_is_foreign(request->state);
-	if (is_near ? root_sub(request->state, ".", ret_parent, err) < 0 :
+	bool is_near = base || !sandbox_is_foreign(request->node->state);
+	if (is_near ? root_sub(request->node->state, ".", ret_parent, err) < 0 :
 		      root_make(LOCAL, &local, err) < 0 || root_mkdir_private(&local, NAME, err) < 0 ||
 			      root_sub(&local, NAME, ret_parent, err) < 0)
 		return -1;
@@ -263,9 +263,9 @@ static int build_with(const struct compile_request *request, const struct tree *
 		build_cache_open(&parent, &cache, &cache_lock);
 	auto_str char *log = str_fmt(COMPILE_LOGS "/%s-%s-%s.log", request->source->version, module_type_name(flavour),
 				     request->release);
-	if (root_mkdirs(request->state, COMPILE_LOGS, 0755, err) < 0)
+	if (root_mkdirs(request->node->state, COMPILE_LOGS, 0755, err) < 0)
 		return -1;
-	auto_fd int log_fd = root_create(request->state, log, err);
+	auto_fd int log_fd = root_create(request->node->state, log, err);
 	if (log_fd < 0)
 		return -1;
 	struct build_request bw = {
@@ -275,7 +275,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 		.modules = &modules,
 		.patches = request->patches,
 		.base = base,
-		.kern = request->kern,
+		.kern = request->node->kern,
 		.jobs = request->jobs,
 		.timeout_s = request->timeout_s,
 		.is_rt_allowed = request->is_rt_allowed,
@@ -296,7 +296,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 		return 0;
 	}
 	struct stat st;
-	auto_str char *path = root_path(request->state, log);
+	auto_str char *path = root_path(request->node->state, log);
 	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
 		progress_note(progress, "the compiler's full output is in %s (`kmodsmith logs`)", path);
 	return -1;
@@ -401,7 +401,7 @@ static int compile_source(const struct compile_request *request, const struct mo
 			       err) < 0 ||
 	    patches_check_removed(request->patches, source, flavour, tree, err) < 0 ||
 	    build_inputs_open(request, tree, &inputs, err) < 0 ||
-	    scratch_make(request->state, "stage", &stage, err) < 0 ||
+	    scratch_make(request->node->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, inputs, &done, err) < 0)
 		return -1;
 	auto_str char *kept = str_dup("");
@@ -444,15 +444,15 @@ static int open_inputs(const struct compile_request *request, struct progress *p
 		       char **ret_from, struct scratch *work, struct source *ret_source, struct err *err)
 {
 	progress_enter(progress, "headers");
-	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
-				   request->banner, ret_tree, ret_from, err) < 0 ||
+	if (compile_target_headers(request->node->host, request->node->state, request->headers, request->offer,
+				   request->release, request->banner, ret_tree, ret_from, err) < 0 ||
 	    compile_check_arch(ret_tree, request->arch, err) < 0)
 		return -1;
 	progress_end(progress, "headers", "%s", *ret_from);
 	if (request->source)
 		return 0;
 	progress_enter(progress, "source");
-	if (scratch_make(request->state, "source", work, err) < 0 ||
+	if (scratch_make(request->node->state, "source", work, err) < 0 ||
 	    refuse_known_failure(request, ret_tree, &work->root, err) < 0 ||
 	    source_open(request->source_path, request->source_sha256, &work->root, ret_source, err) < 0)
 		return -1;
@@ -501,7 +501,7 @@ int compile_cores(const struct compile_request *request, struct progress *progre
 		return -1;
 	if (!opened.source)
 		opened.source = &source;
-	if (scratch_make(request->state, "stage", &made.stage, err) < 0 ||
+	if (scratch_make(request->node->state, "stage", &made.stage, err) < 0 ||
 	    build_anywhere(&opened, &made.tree, MODULE_TYPE_OPEN, &made.stage.root, progress, inputs, &made.outcome,
 			   err) < 0 ||
 	    root_sub(&made.stage.root, CORES, &made.dir, err) < 0)
@@ -527,7 +527,7 @@ char *compile_core_plan(const struct compile_request *request, const struct tree
 	if (!core_is_needed(request->source, MODULE_TYPE_OPEN) || build_preflight(&bw, &done, &ignored) < 0)
 		return NULL;
 	if (!request->is_cache_off)
-		root_sub(request->state, "cache", &cache, &ignored);
+		root_sub(request->node->state, "cache", &cache, &ignored);
 	struct core_outcome *made = &done.core;
 	char *ret = NULL;
 	for (size_t i = 0; i < made->keys.count; i++) {
@@ -568,8 +568,8 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 	auto_strv struct strv modules = { 0 };
 	auto_module_signer struct module_signer *signer = NULL;
 	if ((request->module_key.key && module_signer_open(&request->module_key, &signer, err) < 0) ||
-	    compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
-				   request->banner, &tree, &from, err) < 0 ||
+	    compile_target_headers(request->node->host, request->node->state, request->headers, request->offer,
+				   request->release, request->banner, &tree, &from, err) < 0 ||
 	    compile_check_arch(&tree, request->arch, err) < 0 ||
 	    patches_check_removed(request->patches, request->source, request->flavour, &tree, err) < 0)
 		return -1;

@@ -3,7 +3,7 @@
 // the same for the `build` command and for a node that finds no package.
 #pragma once
 #include "base/formats/json.h"
-#include "base/process/progress.h"
+#include "base/process/node.h"
 #include "host/gpu_support.h"
 #include "host/module_set.h"
 #include "kmod/build/build.h"
@@ -44,9 +44,8 @@ struct compile_request {
 	const struct core_offer *cores;    // of an open release, that others have compiled; NULL = none
 	const struct strv *modules;        // empty = all of the source
 	enum module_type flavour;
-	const struct gpus *gpus; // for MODULE_TYPE_AUTO; NULL = none known
-	const struct root *host, *kern;
-	const struct root *state;         // header store and scratch; must be writable
+	const struct gpus *gpus;          // for MODULE_TYPE_AUTO; NULL = none known
+	const struct node *node;          // .state: header store and scratch; must be writable
 	const struct root *patches;       // a user's patches, NULL = none
 	struct module_key module_key;     // signs the modules; .key NULL = they stay unsigned
 	unsigned jobs, timeout_s;         // 0 = choose

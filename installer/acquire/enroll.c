@@ -22,24 +22,24 @@ const char *enroll_state_name(enum enroll_state s)
 	return names[s];
 }
 
-static int has_listed(const struct enroll *e, enum efi_list list, const struct module_cert *cert, struct err *err)
+static int has_listed(const struct node *node, enum efi_list list, const struct module_cert *cert, struct err *err)
 {
 	auto_efi_certs struct efi_certs found = { 0 };
-	if (efi_certs_read(e->kern, list, &found, err) < 0)
+	if (efi_certs_read(node->kern, list, &found, err) < 0)
 		return -1;
 	return efi_certs_has(&found, cert->der, cert->len);
 }
 
-int enroll_look(const struct enroll *e, const struct module_cert *cert, enum enroll_state *ret, struct err *err)
+int enroll_look(const struct node *node, const struct module_cert *cert, enum enroll_state *ret, struct err *err)
 {
 	struct keyrings keyrings;
 	auto_str char *id = modsig_cert_id(cert->der, cert->len);
-	keyrings_read(e->kern, e->sys, &keyrings);
-	int known = keyrings_ask(&keyrings, id), db = has_listed(e, EFI_DB, cert, err),
-	    mok = db < 0 ? -1 : has_listed(e, EFI_MOK, cert, err),
-	    asked = mok < 0 ? -1 : has_listed(e, EFI_MOK_NEW, cert, err),
-	    dbx = asked < 0 ? -1 : has_listed(e, EFI_DBX, cert, err),
-	    mokx = dbx < 0 ? -1 : has_listed(e, EFI_MOKX, cert, err);
+	keyrings_read(node->kern, node->sys, &keyrings);
+	int known = keyrings_ask(&keyrings, id), db = has_listed(node, EFI_DB, cert, err),
+	    mok = db < 0 ? -1 : has_listed(node, EFI_MOK, cert, err),
+	    asked = mok < 0 ? -1 : has_listed(node, EFI_MOK_NEW, cert, err),
+	    dbx = asked < 0 ? -1 : has_listed(node, EFI_DBX, cert, err),
+	    mokx = dbx < 0 ? -1 : has_listed(node, EFI_MOKX, cert, err);
 	if (mokx < 0)
 		return -1;
 	if (dbx || mokx || keyrings_has_revoked(&keyrings, id))
@@ -47,7 +47,7 @@ int enroll_look(const struct enroll *e, const struct module_cert *cert, enum enr
 			       dbx  ? "the firmware's dbx" :
 			       mokx ? "shim's MokListX" :
 				      "the kernel's keyring .blacklist");
-	bool is_asked = asked && root_exists(e->kern, auth_path); // MokManager cannot confirm it without a password
+	bool is_asked = asked && root_exists(node->kern, auth_path); // MokManager cannot confirm it without a password
 	*ret = known > 0                ? ENROLL_TRUSTED :
 	       (db || mok) && known < 0 ? ENROLL_LISTED :
 	       db || mok                ? ENROLL_IGNORED :
@@ -57,24 +57,24 @@ int enroll_look(const struct enroll *e, const struct module_cert *cert, enum enr
 }
 
 // shim leaves MokListRT, SbatLevelRT and more at each boot; our own request is no sign of it.
-static int check_shim(const struct enroll *e, struct err *err)
+static int check_shim(const struct node *node, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	if (!root_exists(e->kern, "sys/firmware/efi"))
+	if (!root_exists(node->kern, "sys/firmware/efi"))
 		return err_set(err, E_NO_SHIM, "this machine was not started by UEFI, and has no Secure Boot");
-	if (root_list(e->kern, efi_certs_dir, &names, err) < 0)
+	if (root_list(node->kern, efi_certs_dir, &names, err) < 0)
 		return -1;
 	if (!names.count)
 		return err_set(err, E_RIGHTS,
 			       "no EFI variable can be seen in '%s/%s': mount efivarfs there, and in a "
 			       "container run this on the host",
-			       e->kern->name, efi_certs_dir);
+			       node->kern->name, efi_certs_dir);
 	for (size_t i = 0; i < names.count; i++)
 		if (str_ends(names.items[i], "RT-" SHIM_GUID))
 			return 0;
-	if (root_exists(e->kern, "sys/firmware/efi/mok-variables"))
+	if (root_exists(node->kern, "sys/firmware/efi/mok-variables"))
 		return 0;
-	return err_set(err, E_NO_SHIM, "shim has left no variable (MokListRT) in '%s/%s'", e->kern->name,
+	return err_set(err, E_NO_SHIM, "shim has left no variable (MokListRT) in '%s/%s'", node->kern->name,
 		       efi_certs_dir);
 }
 
@@ -108,35 +108,35 @@ static void make_auth(const char *request, size_t len, const char *password, cha
 	}
 }
 
-static int set_variable(const struct enroll *e, const char *path, const void *data, size_t len, struct err *err)
+static int set_variable(const struct node *node, const char *path, const void *data, size_t len, struct err *err)
 {
-	if (e->sys->variable_set(e->sys, e->kern, path, data, len) == 0)
+	if (node->sys->variable_set(node->sys, node->kern, path, data, len) == 0)
 		return 0;
 	int code = errno == ENOSPC                   ? E_EFI_FULL :
 		   errno == EROFS                    ? E_READ_ONLY :
 		   errno == EPERM || errno == EACCES ? E_RIGHTS :
 						       E_SYSTEM;
-	return err_set(err, code, "write '%s/%s': %s", e->kern->name, path, strerror(errno));
+	return err_set(err, code, "write '%s/%s': %s", node->kern->name, path, strerror(errno));
 }
 
-int enroll_ask(const struct enroll *e, const struct module_cert *cert, const char *password, struct err *err)
+int enroll_ask(const struct node *node, const struct module_cert *cert, const char *password, struct err *err)
 {
 	auto_str char *path = efi_certs_path(EFI_MOK_NEW), *old = NULL;
 	size_t old_len = 0, len = 0;
 	char auth[ATTRIBUTES + DIGEST_HEX / 2];
-	int is_asked = has_listed(e, EFI_MOK_NEW, cert, err);
-	if (is_asked < 0 || check_shim(e, err) < 0 || root_read(e->kern, path, &old, &old_len, err) < 0)
+	int is_asked = has_listed(node, EFI_MOK_NEW, cert, err);
+	if (is_asked < 0 || check_shim(node, err) < 0 || root_read(node->kern, path, &old, &old_len, err) < 0)
 		return -1;
 	bool is_new = !is_asked || !old;
 	auto_str char *request = is_new ? make_request(cert, old, old_len, &len) : str_ndup(old, len = old_len);
 	make_auth(request, len, password, auth);
-	if (is_new && set_variable(e, path, request, len, err) < 0)
+	if (is_new && set_variable(node, path, request, len, err) < 0)
 		return -1;
-	if (set_variable(e, auth_path, auth, sizeof(auth), err) == 0)
+	if (set_variable(node, auth_path, auth, sizeof(auth), err) == 0)
 		return 0;
 	struct err ignored; // what was asked before stays asked, with its own password
 	if (is_new)
-		set_variable(e, path, old ? old : attributes, old ? old_len : ATTRIBUTES, &ignored);
+		set_variable(node, path, old ? old : attributes, old ? old_len : ATTRIBUTES, &ignored);
 	return -1;
 }
 

@@ -79,8 +79,8 @@ static void work_done(struct work *w)
 static int work_open(const struct driver_root *e, struct work *w, struct err *err)
 {
 	w->point = (struct mount_point){ .mount_ns = &w->mount_ns, .parent = &w->parent, .name = e->base };
-	return mount_ns_open(e->host, e->kern, e->sys, &w->mount_ns, err) < 0 ||
-			       root_sub(e->host, e->parent, &w->parent, err) < 0 ?
+	return mount_ns_open(e->node, &w->mount_ns, err) < 0 ||
+			       root_sub(e->node->host, e->parent, &w->parent, err) < 0 ?
 		       -1 :
 		       0;
 }
@@ -90,7 +90,7 @@ static int open_payload(struct driver_root *e, const struct driver_root_request 
 {
 	auto_str char *path = str_fmt(DRIVER_ROOT_PAYLOADS "/%s", request->payload);
 	auto_str char *sources = str_fmt(SOURCE_TREE_DIR, request->driver);
-	if (root_sub(e->state, path, &w->payload, err) < 0)
+	if (root_sub(e->node->state, path, &w->payload, err) < 0)
 		return -1;
 	*e->sources = '\0';
 	if (root_exists(&w->payload, sources))
@@ -103,11 +103,11 @@ static int work_layout(const struct driver_root *e, const struct driver_root_req
 {
 	auto_str char *modules = request->modules ? str_fmt(DRIVER_ROOT_MODULES "/%s", request->modules) : NULL;
 	auto_str char *sources = *e->sources ? str_fmt(DRIVER_ROOT_SOURCES "/%s", e->sources) : NULL;
-	if ((modules && root_sub(e->state, modules, &w->modules, err) < 0) ||
-	    (sources && root_sub(e->state, sources, &w->sources, err) < 0))
+	if ((modules && root_sub(e->node->state, modules, &w->modules, err) < 0) ||
+	    (sources && root_sub(e->node->state, sources, &w->sources, err) < 0))
 		return -1;
 	struct root_content content = { .payload = &w->payload,
-					.host = e->host,
+					.host = e->node->host,
 					.modules = modules ? &w->modules : NULL,
 					.sources = sources ? &w->sources : NULL,
 					.release = request->release,
@@ -123,14 +123,14 @@ static void renew_program(const struct driver_root *e, const struct root *payloa
 	auto_str char *own = NULL, *there = NULL;
 	size_t len = 0, there_len = 0;
 	struct err why;
-	int r = root_read(e->kern, DRIVER_ROOT_PROGRAM, &own, &len, &why);
+	int r = root_read(e->node->kern, DRIVER_ROOT_PROGRAM, &own, &len, &why);
 	if (r == 0 || (r > 0 && root_read(payload, DRIVER_ROOT_PROGRAM, &there, &there_len, &why) > 0 &&
 		       len == there_len && memcmp(own, there, len) == 0))
 		return;
 	if (r < 0 || root_mkdirs(payload, "usr/libexec", 0755, &why) < 0 ||
 	    root_write(payload, DRIVER_ROOT_PROGRAM, own, len, 0755, &why) < 0)
-		progress_note(e->progress, "the driver root does not get this program for the hooks of containers: %s",
-			      why.text);
+		progress_note(e->node->progress,
+			      "the driver root does not get this program for the hooks of containers: %s", why.text);
 }
 
 // When everything is in place, a start does no more than this.
@@ -140,18 +140,18 @@ int driver_root_check(struct driver_root *e, const struct driver_root_request *r
 	auto_str char *payload = str_fmt(DRIVER_ROOT_PAYLOADS "/%s", request->payload);
 	auto_str char *modules = request->modules ? str_fmt(DRIVER_ROOT_MODULES "/%s", request->modules) : NULL;
 	auto_mountinfo struct mountinfo now = { 0 };
-	if (!root_exists(e->host, e->parent))
+	if (!root_exists(e->node->host, e->parent))
 		*ret_why = str_dup("there is none yet");
-	else if (!root_exists(e->state, payload))
+	else if (!root_exists(e->node->state, payload))
 		*ret_why = str_fmt("payload %.12s is not unpacked yet", request->payload);
-	else if (modules && !root_exists(e->state, modules))
+	else if (modules && !root_exists(e->node->state, modules))
 		*ret_why = str_dup("it lacks these modules");
 	if (*ret_why)
 		return 0;
 	if (work_open(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0)
 		return -1;
 	auto_str char *sources = *e->sources ? str_fmt(DRIVER_ROOT_SOURCES "/%s", e->sources) : NULL;
-	if (sources && !root_exists(e->state, sources))
+	if (sources && !root_exists(e->node->state, sources))
 		*ret_why = str_dup("it lacks the sources for this kernel");
 	if (*ret_why)
 		return 0;
@@ -177,14 +177,14 @@ static int write_root_record(const struct driver_root *e, const struct driver_ro
 						  .modules = str_dup(request->modules),
 						  .sources = *e->sources ? str_dup(e->sources) : NULL,
 						  .generation = e->number };
-	return root_record_write(e->host, e->boot, &x, layout, err);
+	return root_record_write(e->node->host, e->node->boot, &x, layout, err);
 }
 
 int driver_root_confirm(struct driver_root *e, const struct driver_root_request *request, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
 	auto_root_record struct root_record now = { 0 };
-	int r = root_record_read(e->host, e->boot, &now, err);
+	int r = root_record_read(e->node->host, e->node->boot, &now, err);
 	if (r < 0 || open_payload(e, request, &w, err) < 0)
 		return -1;
 	renew_program(e, &w.payload);
@@ -212,7 +212,7 @@ static int list_generations(const struct root *parent, const char *base, struct 
 static int choose_generation_name(struct driver_root *e, const struct work *w, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	e->number = root_record_generation(e->host) + 1;
+	e->number = root_record_generation(e->node->host) + 1;
 	if (list_generations(&w->parent, e->base, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
@@ -229,8 +229,8 @@ static int make_sources(const struct driver_root *e, const struct driver_root_re
 	auto_root struct root store = ROOT_NONE;
 	if (!*e->sources)
 		return 0;
-	return root_mkdirs(e->state, DRIVER_ROOT_SOURCES, 0755, err) < 0 ||
-			       root_sub(e->state, DRIVER_ROOT_SOURCES, &store, err) < 0 ||
+	return root_mkdirs(e->node->state, DRIVER_ROOT_SOURCES, 0755, err) < 0 ||
+			       root_sub(e->node->state, DRIVER_ROOT_SOURCES, &store, err) < 0 ||
 			       source_tree_make(&w->payload, request->driver, request->flavour, &store, e->sources,
 						err) < 0 ?
 		       -1 :
@@ -246,18 +246,19 @@ static int label_root(const struct driver_root *e, const struct driver_root_requ
 	} trees[] = { { DRIVER_ROOT_PAYLOADS, request->payload },
 		      { DRIVER_ROOT_MODULES, request->modules },
 		      { DRIVER_ROOT_SOURCES, e->sources } };
-	int due = selinux_is_enabled(e->kern, err);
+	int due = selinux_is_enabled(e->node->kern, err);
 	if (due <= 0)
 		return due;
 	for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
 		auto_str char *path =
 			trees[i].hex && *trees[i].hex ? str_fmt("%s/%s", trees[i].kind, trees[i].hex) : NULL;
-		if (path && selinux_label_tree(e->sys, e->state, path, err) < 0)
+		if (path && selinux_label_tree(e->node->sys, e->node->state, path, err) < 0)
 			return -1;
 	}
 	// Still empty: files made in the root itself inherit the label of its directory.
-	return selinux_label_tree(e->sys, &w->parent, e->made, err) < 0 ? -1 :
-									  selinux_label_nodes(e->sys, e->host, err);
+	return selinux_label_tree(e->node->sys, &w->parent, e->made, err) < 0 ?
+		       -1 :
+		       selinux_label_nodes(e->node->sys, e->node->host, err);
 }
 
 int driver_root_prepare(struct driver_root *e, const struct driver_root_request *request, struct err *err)
@@ -265,11 +266,11 @@ int driver_root_prepare(struct driver_root *e, const struct driver_root_request 
 	auto_work struct work w = WORK_NONE;
 	if (e->made)
 		return 0;
-	if (e->sys->record)
+	if (e->node->sys->record)
 		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is exported");
-	if (root_mkdirs(e->host, e->parent, 0755, err) < 0 || work_open(e, &w, err) < 0 ||
+	if (root_mkdirs(e->node->host, e->parent, 0755, err) < 0 || work_open(e, &w, err) < 0 ||
 	    choose_generation_name(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0 ||
-	    root_layout_prepare(&w.payload, e->host, request->release, err) < 0 ||
+	    root_layout_prepare(&w.payload, e->node->host, request->release, err) < 0 ||
 	    make_sources(e, request, &w, err) < 0)
 		return -1;
 	renew_program(e, &w.payload);
@@ -277,7 +278,8 @@ int driver_root_prepare(struct driver_root *e, const struct driver_root_request 
 		return -1;
 	struct err why = { 0 }; // a root that some containers cannot read is better than none
 	if (label_root(e, request, &w, &why) < 0)
-		progress_note(e->progress, "SELinux may keep containers from reading the driver root: %s", why.text);
+		progress_note(e->node->progress, "SELinux may keep containers from reading the driver root: %s",
+			      why.text);
 	return generation_make(&w.mount_ns, &w.parent, e->made, &w.root_layout, err);
 }
 
@@ -292,7 +294,7 @@ static bool is_own_firmware_path(const struct driver_root *e, const char *path)
 // An empty value cannot be written; the kernel treats an empty line as one.
 static int write_firmware_path(const struct driver_root *e, const char *path, struct err *err)
 {
-	return attribute_set(e->sys, e->host, e->kern, SETTING, *path ? path : "\n", err);
+	return attribute_set(e->node->sys, e->node->host, e->node->kern, SETTING, *path ? path : "\n", err);
 }
 
 // The kernel shows its path, and it is unset or ours.
@@ -306,7 +308,7 @@ bool driver_root_has_firmware(const struct driver_root *e, const char *payload, 
 {
 	for (size_t i = 0; i < names->count; i++) {
 		auto_str char *path = str_fmt(PAYLOAD_FIRMWARE, payload, names->items[i]);
-		if (!*payload || !root_exists(e->state, path))
+		if (!*payload || !root_exists(e->node->state, path))
 			return false;
 	}
 	return is_firmware_path_free(e, search);
@@ -320,11 +322,11 @@ static int needs_firmware_path(const struct driver_root *e, const struct driver_
 		      *dir = str_fmt(PAYLOAD_FIRMWARE, request->payload, version);
 	auto_strv struct strv names = { 0 };
 	bool is_missing = false;
-	if (root_list(e->state, dir, &names, err) < 0)
+	if (root_list(e->node->state, dir, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *name = str_fmt("%s/%s", version, names.items[i]);
-		auto_str char *found = firmware_path_find(e->host, search, name);
+		auto_str char *found = firmware_path_find(e->node->host, search, name);
 		is_missing = is_missing || !found;
 	}
 	return names.count && (is_missing || (search->path && is_own_firmware_path(e, search->path)));
@@ -334,24 +336,24 @@ int driver_root_check_firmware_path(const struct driver_root *e, const struct dr
 				    struct err *err)
 {
 	auto_firmware_path struct firmware_path search = { 0 };
-	if (firmware_path(e->host, e->kern, request->release, &search, err) < 0)
+	if (firmware_path(e->node->host, e->node->kern, request->release, &search, err) < 0)
 		return -1;
 	int r = needs_firmware_path(e, request, &search, err);
 	if (r <= 0 || !is_firmware_path_free(e, &search))
 		return r < 0 ? -1 : 0;
-	return attribute_check(e->host, e->kern, SETTING, err);
+	return attribute_check(e->node->host, e->node->kern, SETTING, err);
 }
 
 int driver_root_set_firmware_path(struct driver_root *e, const struct driver_root_request *request, struct err *err)
 {
 	auto_firmware_path struct firmware_path search = { 0 };
-	if (firmware_path(e->host, e->kern, request->release, &search, err) < 0)
+	if (firmware_path(e->node->host, e->node->kern, request->release, &search, err) < 0)
 		return -1;
 	int r = needs_firmware_path(e, request, &search, err);
 	if (r <= 0)
 		return r;
 	if (!is_firmware_path_free(e, &search)) {
-		progress_note(e->progress, "the kernel's firmware path is '%s', not set by kmodsmith: it stays",
+		progress_note(e->node->progress, "the kernel's firmware path is '%s', not set by kmodsmith: it stays",
 			      search.path ? search.path : "not visible");
 		return 0;
 	}
@@ -370,7 +372,7 @@ int driver_root_switch(struct driver_root *e, const struct driver_root_request *
 	auto_work struct work w = WORK_NONE;
 	if (work_open(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0 ||
 	    work_layout(e, request, &w, err) < 0 ||
-	    root_read(e->host, ROOT_RECORD_FILE, &e->record_before, NULL, err) < 0 ||
+	    root_read(e->node->host, ROOT_RECORD_FILE, &e->record_before, NULL, err) < 0 ||
 	    generation_push(&w.point, e->made, &e->below, err) < 0)
 		return -1;
 	e->is_over = e->below >= 0;
@@ -387,7 +389,7 @@ int driver_root_rollback(struct driver_root *e, struct err *err)
 	if (work_open(e, &w, err) < 0)
 		return -1;
 	if (e->is_switched &&
-	    (generation_pop(&w.point, err) < 0 || root_record_restore(e->host, e->record_before, err) < 0))
+	    (generation_pop(&w.point, err) < 0 || root_record_restore(e->node->host, e->record_before, err) < 0))
 		return -1;
 	e->is_switched = false;
 	if (e->fwpath_before && write_firmware_path(e, e->fwpath_before, err) < 0)
@@ -433,7 +435,7 @@ static int is_tree_used(struct collecting *c, const struct root *parent, const c
 	auto_str char *path = mount_ns_path(&c->work.mount_ns, parent->fd, name);
 	if (!path)
 		return 1;
-	if (!c->has_mount_users && mount_users_read(c->e->kern, &c->mount_users, err) < 0)
+	if (!c->has_mount_users && mount_users_read(c->e->node->kern, &c->mount_users, err) < 0)
 		return -1;
 	c->has_mount_users = true;
 	if (c->mount_users.is_partial)
@@ -449,9 +451,9 @@ static int collect_trees(struct collecting *c, const char *kind, const char *pre
 {
 	auto_root struct root store = ROOT_NONE;
 	auto_strv struct strv names = { 0 };
-	if (!root_exists(c->e->state, kind))
+	if (!root_exists(c->e->node->state, kind))
 		return 0;
-	if (root_sub(c->e->state, kind, &store, err) < 0 || root_list(&store, ".", &names, err) < 0)
+	if (root_sub(c->e->node->state, kind, &store, err) < 0 || root_list(&store, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		if (!digest_is_hex(names.items[i]) || str_eq(names.items[i], present))
@@ -469,9 +471,9 @@ int driver_root_gc(const struct driver_root *e, struct err *err)
 	auto_collecting struct collecting c = { .e = e, .work = WORK_NONE };
 	auto_root_record struct root_record now = { 0 };
 	auto_strv struct strv names = { 0 };
-	if (!root_exists(e->host, e->parent))
+	if (!root_exists(e->node->host, e->parent))
 		return 1;
-	if (root_record_read(e->host, e->boot, &now, err) < 0 || work_open(e, &c.work, err) < 0 ||
+	if (root_record_read(e->node->host, e->node->boot, &now, err) < 0 || work_open(e, &c.work, err) < 0 ||
 	    list_generations(&c.work.parent, e->base, &names, err) < 0)
 		return -1;
 	// Prepared generations: never put in place, or only as a copy. No other process has bound them.
@@ -499,10 +501,10 @@ static char *find_needed_firmware(const struct driver_root *e, const struct firm
 			strv_add(&dirs, str_dup(other));
 	}
 	others.dirs = dirs;
-	root_list(e->host, dir, &names, &ignored);
+	root_list(e->node->host, dir, &names, &ignored);
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *name = str_fmt("%s/%s", version, names.items[i]);
-		auto_str char *found = firmware_path_find(e->host, &others, name);
+		auto_str char *found = firmware_path_find(e->node->host, &others, name);
 		if (!found)
 			return TAKE(name);
 	}
@@ -513,7 +515,7 @@ static char *find_needed_firmware(const struct driver_root *e, const struct firm
 static int check_firmware_path(const struct driver_root *e, const char *release, const char *driver, struct err *err)
 {
 	auto_firmware_path struct firmware_path search = { 0 };
-	if (firmware_path(e->host, e->kern, release, &search, err) < 0)
+	if (firmware_path(e->node->host, e->node->kern, release, &search, err) < 0)
 		return -1;
 	if (!search.path || !*search.path || !is_own_firmware_path(e, search.path))
 		return 0;
@@ -527,7 +529,7 @@ static int check_firmware_path(const struct driver_root *e, const char *release,
 static int clear_driver_root(const struct driver_root *e, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
-	if (!root_exists(e->host, e->dir))
+	if (!root_exists(e->node->host, e->dir))
 		return 0;
 	return work_open(e, &w, err) < 0 || generation_clear(&w.point, false, err) < 0 ? -1 : 0;
 }
@@ -539,10 +541,10 @@ int driver_root_withdraw(const struct driver_root *e, const char *release, const
 	int has_path = is_last ? check_firmware_path(e, release, driver, err) : 0;
 	if (has_path < 0)
 		return -1;
-	if (e->sys->record)
+	if (e->node->sys->record)
 		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is withdrawn");
 	if ((has_path > 0 && write_firmware_path(e, "", err) < 0) || clear_driver_root(e, err) < 0)
 		return -1;
-	int r = is_last ? root_record_restore(e->host, NULL, err) : root_record_drop_former(e->host, err);
+	int r = is_last ? root_record_restore(e->node->host, NULL, err) : root_record_drop_former(e->node->host, err);
 	return r < 0 || driver_root_gc(e, err) < 0 ? -1 : 0;
 }

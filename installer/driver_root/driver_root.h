@@ -25,10 +25,7 @@ struct driver_root_request {
 };
 
 struct driver_root {
-	const struct root *host, *kern, *state; // borrowed
-	const struct sys *sys;
-	struct progress *progress;
-	const char *boot;             // boot id
+	const struct node *node;      // borrowed
 	char sources[DIGEST_HEX + 1]; // STATE/sources/HEX of what is requested; "" = the payload has none
 	char *former;                 // an earlier one below host, removed once this is in place; NULL = none
 	char *dir;                    // below host: "run/nvidia/driver"

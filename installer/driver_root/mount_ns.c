@@ -31,9 +31,10 @@ static int open_own_ns(int proc, struct mount_ns *s)
 	return s->root < 0 || s->cwd < 0 ? -1 : openat(proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
 }
 
-int mount_ns_open(const struct root *host, const struct root *kern, const struct sys *sys, struct mount_ns *ret,
-		  struct err *err)
+int mount_ns_open(const struct node *node, struct mount_ns *ret, struct err *err)
 {
+	const struct root *host = node->host, *kern = node->kern;
+	const struct sys *sys = node->sys;
 	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
 	auto_str char *ns = NULL, *other = NULL, *own = NULL;
 	unsigned pid;

@@ -4,7 +4,7 @@
 // Descriptors opened before stay valid.
 #pragma once
 #include "base/file/mountinfo.h"
-#include "base/process/sys.h"
+#include "base/process/node.h"
 
 struct mount_ns {
 	const struct root *kern;
@@ -13,8 +13,7 @@ struct mount_ns {
 	int own, root, cwd, other; // namespaces and directories to come back to; own < 0: the host's files are in ours
 };
 #define MOUNT_NS_NONE ((struct mount_ns){ .proc = -1, .own = -1, .root = -1, .cwd = -1, .other = -1 })
-int mount_ns_open(const struct root *host, const struct root *kern, const struct sys *sys, struct mount_ns *ret,
-		  struct err *err);
+int mount_ns_open(const struct node *node, struct mount_ns *ret, struct err *err);
 void mount_ns_done(struct mount_ns *s); // also returns to where it was opened
 #define auto_mount_ns __attribute__((cleanup(mount_ns_done)))
 

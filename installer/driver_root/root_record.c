@@ -149,9 +149,9 @@ char *root_record_libraries(const struct root *root, const char *version, char *
 	return NULL;
 }
 
-int root_record_measure(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
-			struct root_record *ret, struct err *err)
+int root_record_measure(const struct node *node, const char *boot, struct root_record *ret, struct err *err)
 {
+	const struct root *host = node->host;
 	auto_root_record struct root_record x = { 0 };
 	auto_root_layout struct root_layout p = { 0 };
 	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
@@ -167,9 +167,8 @@ int root_record_measure(const struct root *host, const struct root *kern, const 
 		const char *base = strrchr(x.dir, '/') ? strrchr(x.dir, '/') + 1 : x.dir;
 		auto_str char *above = str_ndup(x.dir, (size_t)(base - x.dir)), *libraries = NULL;
 		const struct mount_point point = { .mount_ns = &s, .parent = &parent, .name = base };
-		if (mount_ns_open(host, kern, sys, &s, err) < 0 ||
-		    root_sub(host, *above ? above : ".", &parent, err) < 0 || root_sub(&parent, base, &here, err) < 0 ||
-		    generation_check(&point, &p, &x.problem, err) < 0)
+		if (mount_ns_open(node, &s, err) < 0 || root_sub(host, *above ? above : ".", &parent, err) < 0 ||
+		    root_sub(&parent, base, &here, err) < 0 || generation_check(&point, &p, &x.problem, err) < 0)
 			return -1;
 		x.user_space = root_record_libraries(&here, NULL, &libraries);
 	}

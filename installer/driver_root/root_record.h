@@ -2,7 +2,7 @@
 // What is exported now. RUN/export.json holds what was intended, with the boot id of its writer; the mounts
 // themselves are always measured (R-D4).
 #pragma once
-#include "base/process/sys.h"
+#include "base/process/node.h"
 #include "driver_root/root_layout.h"
 
 struct root_record {
@@ -22,8 +22,7 @@ void root_record_done(struct root_record *x);
 // The record, without checking the mounts. 1 = something was exported in this boot, 0 = not.
 int root_record_read(const struct root *host, const char *boot, struct root_record *ret, struct err *err);
 // The same, and checks them.
-int root_record_measure(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
-			struct root_record *ret, struct err *err);
+int root_record_measure(const struct node *node, const char *boot, struct root_record *ret, struct err *err);
 // The version of the libraries in a driver root, and the directory that has them, where the container toolkit looks.
 // version: only these count; NULL = any. NULL = there are none.
 char *root_record_libraries(const struct root *root, const char *version, char **ret_dir);

@@ -401,8 +401,7 @@ static int copy_package(const struct root *shared, const char *id, const struct 
 	return 0;
 }
 
-static int take_into_store(struct acquire *o, const struct dtk_request *request, const struct root *host,
-			   const struct root *kern, struct package *ret, struct err *err)
+static int take_into_store(struct acquire *o, const struct dtk_request *request, struct package *ret, struct err *err)
 {
 	auto_strv struct strv files = { 0 };
 	auto_module_set struct module_set set = { 0 };
@@ -421,7 +420,7 @@ static int take_into_store(struct acquire *o, const struct dtk_request *request,
 	for (size_t i = 0; i < ret->count; i++)
 		strv_add(&files, str_dup(ret->files[i].name));
 	if (module_set_read(&ret->dir, &files, &set, err) == 0 &&
-	    kernel_abi_read(&abi, host, kern, NULL, NULL, err) >= 0) {
+	    kernel_abi_read(&abi, o->node->host, o->node->kern, NULL, NULL, err) >= 0) {
 		proof_make(set.pointers, set.count, &abi, NULL, &proof);
 		if (proof_error(&proof, err) == 0)
 			return 0;
@@ -431,7 +430,7 @@ static int take_into_store(struct acquire *o, const struct dtk_request *request,
 }
 
 int dtk_take(const struct acquire *as, const struct dtk_request *request, const struct root *shared, const char *id,
-	     const struct root *host, const struct root *kern, char **ret_tag, struct err *err)
+	     char **ret_tag, struct err *err)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_package struct package package = PACKAGE_NONE;
@@ -453,8 +452,8 @@ int dtk_take(const struct acquire *as, const struct dtk_request *request, const 
 	o.limit = as->limit;
 	o.kernels = as->kernels; // borrowed
 	o.is_named = true;
-	o.progress = as->progress;
-	int r = take_into_store(&o, request, host, kern, &package, err);
+	o.node = as->node;
+	int r = take_into_store(&o, request, &package, err);
 	if (r == 0)
 		*ret_tag = package_tag(&package.key);
 	o.kernels = (struct strv){ 0 };

@@ -89,4 +89,4 @@ void dtk_reason_read(const struct root *shared, struct err *ret);
 // requirements on a package. The package must be exactly what was requested, with modules that the running kernel
 // accepts; else the store is as it was. ret_tag: caller frees.
 int dtk_take(const struct acquire *as, const struct dtk_request *request, const struct root *shared, const char *id,
-	     const struct root *host, const struct root *kern, char **ret_tag, struct err *err);
+	     char **ret_tag, struct err *err);

@@ -21,6 +21,7 @@ struct prebuild_kernel {
 	struct prebuild *p;
 	const struct boot_candidate *kernel;
 	struct kernel_report_entry *entry;
+	struct node node;              // this one, with the root that the kernel is in; its kernel runs nowhere yet
 	char *banner;                  // of its image; NULL = not known
 	char build_id[DIGEST_HEX + 1]; // of that
 	struct acquire acquire;
@@ -74,10 +75,11 @@ static void reset_acquire(struct prebuild_kernel *a)
 	o->fetch = *p->fetch;
 	o->limit = p->request->store_limit;
 	o->gpus = &p->facts->gpus;
-	o->progress = p->progress;
 	o->reuse = p->request->reuse;
-	o->host = &a->kernel->root;
-	o->kern = p->kern;
+	o->node = &a->node;
+	a->node = *p->node;
+	a->node.host = &a->kernel->root;
+	a->node.sys = NULL;
 	o->banner = a->banner;
 	o->package_manager.options = p->request->package_manager;
 	for (size_t i = 0; i < p->kept.count; i++)
@@ -116,7 +118,7 @@ static int prove_for_kernel(const struct prebuild_kernel *a, const struct packag
 	for (size_t i = 0; i < package->count; i++)
 		if (is_requested_module(a, package->files[i].module))
 			strv_add(&files, str_dup(package->files[i].name));
-	if (kernel_abi_read(&abi, &a->kernel->root, a->p->kern, a->p->state, a->kernel->release, err) < 0)
+	if (kernel_abi_read(&abi, &a->kernel->root, a->p->node->kern, a->p->node->state, a->kernel->release, err) < 0)
 		return -1;
 	// What the running kernel enforces because of the firmware, the next one will enforce, too.
 	abi.is_sig_enforced |= h->is_sig_enforced;
@@ -153,7 +155,8 @@ static void quarantine_misfit(struct prebuild_kernel *a, const struct package *p
 	if (!is_bad || store_quarantine(&a->acquire.store, package->layer.digest, NULL, &err) < 0)
 		return;
 	auto_str char *tag = package_tag(&package->key);
-	progress_note(a->p->progress, "%s does not fit %s and is quarantined: %s", tag, a->kernel->release, why->text);
+	progress_note(a->p->node->progress, "%s does not fit %s and is quarantined: %s", tag, a->kernel->release,
+		      why->text);
 }
 
 static int acquire_once(struct prebuild_kernel *a, bool is_local, struct err *why)
@@ -211,7 +214,7 @@ static void open_node_acquire(const struct prebuild *p, struct acquire *ret)
 {
 	ret->fetch = *p->fetch;
 	ret->limit = p->request->store_limit;
-	ret->progress = p->progress;
+	ret->node = p->node;
 	ret->want.arch = p->facts->host.arch;
 }
 
@@ -229,9 +232,9 @@ static const char *prebuild_source(struct prebuild *p)
 	open_node_acquire(p, &o);
 	int r = acquire_payload_source(&o, w->driver, &p->stored_source, &why);
 	if (r > 0)
-		progress_note(p->progress, "no source was named: the one of the stored payload is asked");
+		progress_note(p->node->progress, "no source was named: the one of the stored payload is asked");
 	else if (r < 0)
-		progress_note(p->progress, "no sources of the stored payload: %s", why.text);
+		progress_note(p->node->progress, "no sources of the stored payload: %s", why.text);
 	return p->stored_source;
 }
 
@@ -241,7 +244,7 @@ static int open_prebuild_source(struct prebuild *p)
 		return 0;
 	if (p->unopened.code)
 		return -1;
-	if (scratch_make(p->state, "source", &p->source_work, &p->unopened) < 0 ||
+	if (scratch_make(p->node->state, "source", &p->source_work, &p->unopened) < 0 ||
 	    source_open(prebuild_source(p), p->request->source_sha256, &p->source_work.root, &p->source, &p->unopened) <
 		    0)
 		return -1;
@@ -256,7 +259,7 @@ static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, 
 	if (signing && !p->request->module_key.key)
 		return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded", signing);
 	auto_str char *signer = NULL;
-	if (signing_check(&p->facts->host, p->kern, &p->request->module_key, &signer, err) < 0)
+	if (signing_check(&p->facts->host, p->node->kern, &p->request->module_key, &signer, err) < 0)
 		return -1;
 	if (open_prebuild_source(p) < 0) {
 		*err = p->unopened;
@@ -273,9 +276,7 @@ static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, 
 					 .flavour = p->request->flavour,
 					 .modules = p->request->modules,
 					 .gpus = &p->facts->gpus,
-					 .host = &a->kernel->root,
-					 .kern = p->kern,
-					 .state = p->state,
+					 .node = &a->node,
 					 .patches = p->request->patches,
 					 .is_rt_allowed = p->request->is_rt_allowed };
 	return check_kernel(&request, ret, err);
@@ -333,9 +334,7 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 					   .modules = p->request->modules,
 					   .flavour = p->request->flavour,
 					   .gpus = &p->facts->gpus,
-					   .host = &a->kernel->root,
-					   .kern = p->kern,
-					   .state = p->state,
+					   .node = &a->node,
 					   .patches = p->request->patches,
 					   .jobs = p->request->jobs,
 					   .timeout_s = p->request->timeout_s,
@@ -345,7 +344,7 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 					   .output = acquire_output,
 					   .output_ctx = &a->acquire,
 					   .gate = gate };
-	int made = compile_package(&request, p->progress, &package, &report, err);
+	int made = compile_package(&request, p->node->progress, &package, &report, err);
 	if (made != 0)
 		return made;
 	if (prove_for_kernel(a, &package, err) == 0)
@@ -375,7 +374,7 @@ static int make_candidate_package(struct prebuild_kernel *a, struct err *err)
 		return made;
 	if (acquire_for_kernel(a, err) > 0)
 		return 0;
-	progress_note(p->progress, "%s; this node compiles for itself", err->text);
+	progress_note(p->node->progress, "%s; this node compiles for itself", err->text);
 	reset_acquire(a);
 	return compile_for_candidate(a, NULL, err);
 }
@@ -388,11 +387,11 @@ static void compile_for_kernel(struct prebuild_kernel *a)
 	auto_str char *text = str_fmt("compiling driver %s for it now", a->p->source.version);
 	kernel_report_set(a->entry, KERNEL_BUILDING, 0, text);
 	// Reported before the wait for idle time, which may never come; from here on nothing waits for us.
-	if (kernel_report_write(a->p->host, a->p->facts->host.boot_id, &a->p->kernel_report, &why) < 0 ||
+	if (kernel_report_write(a->p->node->host, a->p->facts->host.boot_id, &a->p->kernel_report, &why) < 0 ||
 	    proc_idle(&why) < 0)
-		progress_note(a->p->progress, "%s", why.text);
+		progress_note(a->p->node->progress, "%s", why.text);
 	if (make_candidate_package(a, &why) < 0) {
-		progress_fail(a->p->progress);
+		progress_fail(a->p->node->progress);
 		record_compile_failure(a, &why);
 	}
 }
@@ -473,8 +472,8 @@ static int list_report_candidates(struct prebuild *p, struct err *err)
 	struct kernel_report *f = &p->kernel_report;
 	const struct strv *only = p->request->only;
 	const char *running = p->facts->host.release;
-	if (boot_candidates_read(p->host, running, p->request->roots, &p->boot_candidates, err) < 0 ||
-	    boot_installed_kernels(p->host, running, &p->kept, err) < 0)
+	if (boot_candidates_read(p->node->host, running, p->request->roots, &p->boot_candidates, err) < 0 ||
+	    boot_installed_kernels(p->node->host, running, &p->kept, err) < 0)
 		return -1;
 	*f = (struct kernel_report){ .running = str_dup(running),
 				     .driver = str_dup(p->request->driver),
@@ -518,15 +517,16 @@ static int collect_removed_kernels(const struct prebuild *p, struct err *err)
 	for (size_t i = 0; i < p->before.count; i++)
 		if (!strv_has(&p->kept, p->before.items[i].release))
 			strv_add(&removed, str_dup(p->before.items[i].release));
-	if (!removed.count || !store_exists(p->state))
+	if (!removed.count || !store_exists(p->node->state))
 		return 0;
 	for (size_t i = 0; i < p->kept.count; i++) // one that serves another kernel than it was made for
 		strv_add(&stay, str_dup(p->kept.items[i]));
-	if (store_open(p->state, 0, &s, err) < 0 || list_stored(&s, &removed, &stay, err) < 0 ||
+	if (store_open(p->node->state, 0, &s, err) < 0 || list_stored(&s, &removed, &stay, err) < 0 ||
 	    store_gc(&s, &stay, false, &g, err) < 0)
 		return -1;
 	for (size_t i = 0; i < g.packages.count; i++)
-		progress_note(p->progress, "removing %s from the store: its kernel was removed", g.packages.items[i]);
+		progress_note(p->node->progress, "removing %s from the store: its kernel was removed",
+			      g.packages.items[i]);
 	return 0;
 }
 
@@ -590,15 +590,15 @@ static int compile_candidates(struct prebuild *p, struct err *err)
 		open_prebuild_kernel(p, i, &a);
 		bool is_removed = is_kernel_removed(a.kernel);
 		if (!is_removed) {
-			progress_note(p->progress, "kernel %s: building a package", a.kernel->release);
+			progress_note(p->node->progress, "kernel %s: building a package", a.kernel->release);
 			compile_for_kernel(&a);
 			is_removed = a.entry->verdict != KERNEL_READY && is_kernel_removed(a.kernel);
 		}
 		if (is_removed) {
-			progress_note(p->progress, "kernel %s was removed meanwhile", f->items[i].release);
+			progress_note(p->node->progress, "kernel %s was removed meanwhile", f->items[i].release);
 			drop_report_entry(f, i--);
 		}
-		if (kernel_report_write(p->host, p->facts->host.boot_id, f, err) < 0)
+		if (kernel_report_write(p->node->host, p->facts->host.boot_id, f, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -613,15 +613,15 @@ int prebuild_run(struct prebuild *p, struct err *err)
 	make_inputs(p);
 	if (w->source && source_digest(w->source, w->source_sha256, p->source_digest, err) < 0)
 		return -1;
-	if (kernel_report_read(p->host, boot_id, &p->before, err) < 0 || list_report_candidates(p, err) < 0)
+	if (kernel_report_read(p->node->host, boot_id, &p->before, err) < 0 || list_report_candidates(p, err) < 0)
 		return -1;
 	if (collect_removed_kernels(p, &why) < 0)
-		progress_note(p->progress,
+		progress_note(p->node->progress,
 			      "packages of removed kernels stay in the store until `kmodsmith store gc`: %s", why.text);
 	for (size_t i = 0; i < f->count; i++)
 		look_at_candidate(p, i);
-	if (kernel_report_write(p->host, boot_id, f, err) < 0 || compile_candidates(p, err) < 0 ||
-	    kernel_report_write(p->host, boot_id, f, err) < 0)
+	if (kernel_report_write(p->node->host, boot_id, f, err) < 0 || compile_candidates(p, err) < 0 ||
+	    kernel_report_write(p->node->host, boot_id, f, err) < 0)
 		return -1;
 	for (size_t i = 0; i < f->count; i++)
 		if (f->items[i].verdict != KERNEL_READY)

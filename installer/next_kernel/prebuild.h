@@ -47,10 +47,9 @@ enum { PREBUILD_LIMIT = 4, PREBUILD_TIMEOUT_S = 4 * 60 * 60 };
 
 struct prebuild {
 	const struct prebuild_request *request;
-	const struct root *host, *kern, *state;
+	const struct node *node;
 	const struct facts *facts;
-	const struct fetch *fetch; // sources; borrowed
-	struct progress *progress;
+	const struct fetch *fetch;          // sources; borrowed
 	struct kernel_report kernel_report; // the result; on disk after every change
 	// Of prebuild_run():
 	struct kernel_report before;

@@ -29,8 +29,7 @@
 enum { SPACE_WANTED_MIB = 2048 }; // sources, objects and modules of one compile, measured: about 1.3 GiB
 
 struct doctor {
-	const struct root *host, *kern, *state;
-	const struct sys *sys;
+	const struct node *node;
 	const struct strv *headers;
 	const struct module_key *module_key;
 	const char *driver;
@@ -78,8 +77,8 @@ static struct doctor_finding *add_finding(struct doctor *x, const char *name, en
 static int examine_rights(struct doctor *x, struct err *err)
 {
 	auto_strv struct strv missing = { 0 }, other = { 0 };
-	int r = capabilities_missing(x->kern, CAPABILITY_DRIVER | CAPABILITY_HOLDERS, &missing, err);
-	int some = r < 0 ? -1 : capabilities_missing(x->kern, CAPABILITY_ALL, &other, err);
+	int r = capabilities_missing(x->node->kern, CAPABILITY_DRIVER | CAPABILITY_HOLDERS, &missing, err);
+	int some = r < 0 ? -1 : capabilities_missing(x->node->kern, CAPABILITY_ALL, &other, err);
 	if (some < 0)
 		return -1;
 	auto_str char *names = strv_join(r > 0 ? &missing : &other, ", ");
@@ -88,7 +87,7 @@ static int examine_rights(struct doctor *x, struct err *err)
 	else if (some > 0)
 		add_finding(x, "rights", DOCTOR_WARN, E_RIGHTS,
 			    "enough to install an available package; this process lacks %s", names);
-	else if (root_exists(x->kern, "proc/self/status"))
+	else if (root_exists(x->node->kern, "proc/self/status"))
 		add_finding(x, "rights", DOCTOR_PASS, 0,
 			    "loading modules, making device nodes and reading other processes are allowed");
 	return 0;
@@ -134,7 +133,7 @@ static void examine_measured(struct doctor *x)
 	struct err why = { 0 };
 	if (!l->version)
 		return;
-	if (gpu_record_read(x->host, x->facts.host.boot_id, &r, &why) <= 0 || !gpu_record_is_valid(&r, l)) {
+	if (gpu_record_read(x->node->host, x->facts.host.boot_id, &r, &why) <= 0 || !gpu_record_is_valid(&r, l)) {
 		add_finding(x, "gpu check", DOCTOR_WARN, E_GPU_UNTESTED, "not measured since the driver was loaded");
 		return;
 	}
@@ -194,12 +193,12 @@ static int has_signed_package(struct doctor *x, const struct kernel_trust *trust
 	const struct package_want want = { .release = h->release, .build_id = h->build_id, .arch = h->arch };
 	auto_store struct store store = STORE_NONE;
 	auto_package struct package p = PACKAGE_NONE;
-	if (!root_exists(x->state, "store"))
+	if (!root_exists(x->node->state, "store"))
 		return 0;
-	if (store_open(x->state, 0, &store, err) < 0)
+	if (store_open(x->node->state, 0, &store, err) < 0)
 		return -1;
 	int r = store_find(&store, &want, &p, err);
-	if (r <= 0 || unpack_package(&store.layout, x->state, &p, err) < 0)
+	if (r <= 0 || unpack_package(&store.layout, x->node->state, &p, err) < 0)
 		return r <= 0 ? r : -1;
 	for (size_t i = 0; i < p.count; i++) {
 		auto_modsig struct modsig sig = { 0 };
@@ -219,15 +218,15 @@ static void examine_policies(struct doctor *x)
 {
 	struct err err;
 	auto_str char *enforce = NULL, *lsm = NULL, *policy = NULL;
-	root_line(x->kern, "proc/sys/kernel/loadpin/enforce", &enforce, &err);
-	root_line(x->kern, "sys/kernel/security/lsm", &lsm, &err);
-	root_read(x->kern, "sys/kernel/security/ima/policy", &policy, NULL, &err);
+	root_line(x->node->kern, "proc/sys/kernel/loadpin/enforce", &enforce, &err);
+	root_line(x->node->kern, "sys/kernel/security/lsm", &lsm, &err);
+	root_read(x->node->kern, "sys/kernel/security/ima/policy", &policy, NULL, &err);
 	if (str_eq(enforce, "1") || (!enforce && lsm && strstr(lsm, "loadpin")))
 		add_finding(
 			x, "loadpin", DOCTOR_WARN, E_SELINUX,
 			"LoadPin takes modules from one file system only, that of the first one loaded: '%s' has to "
 			"be on it",
-			x->state->name);
+			x->node->state->name);
 	for (char *save, *line = policy ? strtok_r(policy, "\n", &save) : NULL; line;
 	     line = strtok_r(NULL, "\n", &save))
 		if (str_starts(line, "appraise") && strstr(line, "MODULE_CHECK")) {
@@ -265,7 +264,7 @@ static int examine_signing(struct doctor *x, struct err *err)
 	auto_existing_driver struct existing_driver existing_driver = { 0 };
 	const struct strv none = { 0 };
 	auto_kernel_trust struct kernel_trust trust = { 0 };
-	kernel_trust_read(x->host, x->kern, x->sys, h->release, &trust);
+	kernel_trust_read(x->node, h->release, &trust);
 	examine_secure_boot(x, &trust);
 	if (!signing) {
 		add_finding(x, "signing", DOCTOR_PASS, 0,
@@ -277,10 +276,10 @@ static int examine_signing(struct doctor *x, struct err *err)
 	int r = has_signed_package(x, &trust, &unseen);
 	if (r < 0)
 		add_finding(x, "store", DOCTOR_WARN, unseen.code, "%s", unseen.text);
-	if (existing_driver_read(x->host, h, &x->facts.loaded, NULL, &none, &existing_driver, err) < 0)
+	if (existing_driver_read(x->node->host, h, &x->facts.loaded, NULL, &none, &existing_driver, err) < 0)
 		return -1;
 	auto_str char *signer = NULL;
-	if (signing_check(h, x->kern, x->module_key, &signer, &unseen) < 0) {
+	if (signing_check(h, x->node->kern, x->module_key, &signer, &unseen) < 0) {
 		add_finding(x, "signing", DOCTOR_FAIL, unseen.code, "%s", unseen.text);
 		return 0;
 	}
@@ -323,9 +322,9 @@ static bool examine_headers(struct doctor *x)
 	const struct host *h = &x->facts.host;
 	struct err err;
 	auto_str char *from = NULL;
-	if (compile_target_headers(x->host, x->state, x->headers, NULL, h->release, h->banner, &x->tree, &from, &err) <
-	    0) {
-		const struct package_manager pm = { .host = x->host, .state = x->state, .arch = h->arch };
+	if (compile_target_headers(x->node->host, x->node->state, x->headers, NULL, h->release, h->banner, &x->tree,
+				   &from, &err) < 0) {
+		const struct package_manager pm = { .host = x->node->host, .state = x->node->state, .arch = h->arch };
 		auto_str char *why = NULL, *asked = package_manager_plan(&pm, h->release, &why);
 		struct doctor_finding *f =
 			add_finding(x, "headers", DOCTOR_WARN, err.code, "%s; a compile would ask %s%s", err.text,
@@ -345,20 +344,20 @@ static void examine_build(struct doctor *x)
 	const struct host *h = &x->facts.host;
 	struct err err;
 	auto_toolchain struct toolchain tools = { 0 };
-	auto_str char *path = str_fmt("%s/usr/sbin:%s/usr/bin:%s/sbin:%s/bin", x->host->name, x->host->name,
-				      x->host->name, x->host->name);
+	auto_str char *path = str_fmt("%s/usr/sbin:%s/usr/bin:%s/sbin:%s/bin", x->node->host->name, x->node->host->name,
+				      x->node->host->name, x->node->host->name);
 	if (!examine_headers(x))
 		return;
 	bool is_fit = toolchain_find(&x->tree, path, NULL, &tools, &err) == 0;
 	auto_str char *compiler = toolchain_wanted(&x->tree);
-	if (!is_fit && acquire_has_builder(x->state, h->arch, compiler))
+	if (!is_fit && acquire_has_builder(x->node->state, h->arch, compiler))
 		add_finding(x, "compiler", DOCTOR_PASS, 0, "that of the builder image in the store");
 	else if (!is_fit)
 		add_finding(x, "compiler", DOCTOR_WARN, err.code, "%s", err.text);
 	else
 		add_finding(x, "compiler", DOCTOR_PASS, 0, "%s", tools.version);
 	struct jobs_facts jobs;
-	jobs_read(x->kern, &jobs);
+	jobs_read(x->node->kern, &jobs);
 	auto_str char *numbers = jobs_text(&jobs);
 	unsigned count = jobs_count(&jobs, 0);
 	add_finding(x, "jobs", DOCTOR_PASS, 0, "%u compiler%s at once (%s)", count, str_plural(count), numbers);
@@ -368,16 +367,16 @@ static void examine_space(struct doctor *x)
 {
 	struct err err;
 	struct statvfs fs;
-	if (state_dir_space(x->state, 0, &err) < 0) {
+	if (state_dir_space(x->node->state, 0, &err) < 0) {
 		add_finding(x, "space", DOCTOR_FAIL, err.code, "%s", err.text);
 		return;
 	}
-	if (fstatvfs(x->state->fd, &fs) < 0)
+	if (fstatvfs(x->node->state->fd, &fs) < 0)
 		return;
 	unsigned long long mib = (unsigned long long)fs.f_bavail * fs.f_frsize >> 20;
 	bool is_enough = mib >= SPACE_WANTED_MIB;
 	add_finding(x, "space", is_enough ? DOCTOR_PASS : DOCTOR_WARN, is_enough ? 0 : E_NO_SPACE,
-		    "%llu MiB free in '%s', a compile needs up to %d", mib, x->state->name, SPACE_WANTED_MIB);
+		    "%llu MiB free in '%s', a compile needs up to %d", mib, x->node->state->name, SPACE_WANTED_MIB);
 }
 
 static bool has_gsp(const struct gpus *g)
@@ -398,11 +397,11 @@ static int examine_firmware(struct doctor *x, struct err *err)
 	auto_str char *where = NULL;
 	if (!has_gsp(&x->facts.gpus))
 		return 0;
-	if (firmware_path(x->host, x->kern, x->facts.host.release, &search, err) < 0)
+	if (firmware_path(x->node->host, x->node->kern, x->facts.host.release, &search, err) < 0)
 		return -1;
-	firmware_path_versions(x->host, &search, &versions);
+	firmware_path_versions(x->node->host, &search, &versions);
 	auto_str char *places = firmware_path_text(&search), *names = strv_join(&versions, ", ");
-	if (preflight_loaded_firmware(x->host, x->kern, &x->facts, &where, &why) < 0)
+	if (preflight_loaded_firmware(x->node->host, x->node->kern, &x->facts, &where, &why) < 0)
 		add_finding(x, "firmware", DOCTOR_FAIL, why.code, "%s", why.text);
 	else if (!versions.count)
 		add_finding(x, "firmware", DOCTOR_WARN, E_FIRMWARE, "for no driver version in %s", places);
@@ -418,9 +417,10 @@ static void examine_installed_driver(struct doctor *x)
 	struct err unread; // must not hide the other findings
 	auto_module_params struct module_params params = { 0 };
 	auto_existing_driver struct existing_driver own = { 0 };
-	if (module_params_read(x->host, x->kern, x->kern, &none, &x->facts.gpus, &params, &unread) < 0 ||
-	    existing_driver_read(x->host, &x->facts.host, &x->facts.loaded, NULL, &params.blacklist, &own, &unread) <
-		    0) {
+	if (module_params_read(x->node->host, x->node->kern, x->node->kern, &none, &x->facts.gpus, &params, &unread) <
+		    0 ||
+	    existing_driver_read(x->node->host, &x->facts.host, &x->facts.loaded, NULL, &params.blacklist, &own,
+				 &unread) < 0) {
 		add_finding(x, "driver", DOCTOR_WARN, unread.code, "none is loaded; %s", unread.text);
 		return;
 	}
@@ -448,7 +448,7 @@ static int examine_driver(struct doctor *x, struct err *err)
 	}
 	add_finding(x, "driver", DOCTOR_PASS, 0, "%s %s is loaded", l->version ? l->version : "(unknown version)",
 		    module_type_name(l->flavour));
-	if (holders_find(x->kern, l, &h, err) < 0)
+	if (holders_find(x->node->kern, l, &h, err) < 0)
 		return -1;
 	size_t holders = holders_blocking(&h);
 	auto_str char *first = holders ? holders_first(&h) : NULL;
@@ -466,7 +466,7 @@ static int examine_driver(struct doctor *x, struct err *err)
 static void examine_store(struct doctor *x)
 {
 	struct err why;
-	if (store_check(x->state, &why) < 0)
+	if (store_check(x->node->state, &why) < 0)
 		add_finding(x, "store", DOCTOR_WARN, why.code, "%s", why.text);
 }
 
@@ -474,7 +474,7 @@ static int examine_trust(struct doctor *x, struct err *err)
 {
 	auto_str char *last = NULL;
 	uint64_t count = 0;
-	int r = provenance_read_unverified(x->state, &count, &last, err);
+	int r = provenance_read_unverified(x->node->state, &count, &last, err);
 	if (r < 0)
 		return -1;
 	if (r > 0)
@@ -491,7 +491,7 @@ static int examine_journal(struct doctor *x, struct err *err)
 {
 	struct err why = { 0 };
 	auto_journal struct journal j = { 0 };
-	if (journal_find(x->host, x->state, &j, err) < 0)
+	if (journal_find(x->node->host, x->node->state, &j, err) < 0)
 		return -1;
 	if (journal_check_wedged(&j, x->facts.host.boot_id, &why) < 0)
 		add_finding(x, "modules", DOCTOR_FAIL, why.code, "%s", why.text);
@@ -499,7 +499,7 @@ static int examine_journal(struct doctor *x, struct err *err)
 		add_finding(x, "modules", DOCTOR_PASS, 0, "no load or unload of this boot is stuck in the kernel");
 	if (!j.unwritten)
 		return 0;
-	bool is_due = state_dir_space(x->state, 0, &why) < 0;
+	bool is_due = state_dir_space(x->node->state, 0, &why) < 0;
 	add_finding(x, "journal", DOCTOR_WARN, is_due ? why.code : 0, "in memory only%s, %s",
 		    is_due ? "" : " until the next start writes it to disk", j.unwritten);
 	return 0;
@@ -509,7 +509,7 @@ static int examine_journal(struct doctor *x, struct err *err)
 static int examine_next(struct doctor *x, struct err *err)
 {
 	auto_kernel_report struct kernel_report f = { 0 };
-	int r = kernel_report_read(x->host, x->facts.host.boot_id, &f, err);
+	int r = kernel_report_read(x->node->host, x->facts.host.boot_id, &f, err);
 	if (r <= 0)
 		return r;
 	const struct kernel_report_entry *next = kernel_report_next(&f);
@@ -565,20 +565,16 @@ static void doctor_done(struct doctor *x)
 	doctor_findings_done(&x->doctor_findings);
 }
 
-int doctor_read(const struct root *host, const struct root *kern, const struct sys *sys, const struct root *state,
-		const struct strv *headers, const struct module_key *module_key, const char *driver,
-		enum module_type flavour, struct doctor_findings *ret, struct err *err)
+int doctor_read(const struct node *node, const struct strv *headers, const struct module_key *module_key,
+		const char *driver, enum module_type flavour, struct doctor_findings *ret, struct err *err)
 {
-	__attribute__((cleanup(doctor_done))) struct doctor x = { .host = host,
-								  .kern = kern,
-								  .sys = sys,
-								  .state = state,
+	__attribute__((cleanup(doctor_done))) struct doctor x = { .node = node,
 								  .headers = headers,
 								  .module_key = module_key,
 								  .driver = driver,
 								  .flavour = flavour,
 								  .tree = { .root = ROOT_NONE } };
-	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
+	if (facts_read(node->host, node->kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
 		return -1;
 	examine_store(&x);
 	examine_gpus(&x);

@@ -162,7 +162,7 @@ static int check_export(const struct facts *facts, const struct node *node, stru
 {
 	auto_root_record struct root_record now = { 0 };
 	const char *kernel = facts->loaded.version;
-	int r = root_record_measure(node->host, node->kern, node->sys, facts->host.boot_id, &now, err);
+	int r = root_record_measure(node, facts->host.boot_id, &now, err);
 	if (r <= 0)
 		return r;
 	add_check(s, "user space", str_eq(now.user_space, kernel), "%s exported, %s in the kernel",

@@ -164,9 +164,6 @@ static int find_package(struct session *s, struct err *err)
 		return -1;
 	o->is_named = request->is_named;
 	o->gpus = &s->facts.gpus;
-	o->progress = &s->progress;
-	o->host = s->node.host;
-	o->kern = s->node.kern;
 	o->banner = host->banner;
 	o->package_manager.options = request->package_manager;
 	state_dir_init(&o->memory, &s->node, !s->facts.loaded.version);
@@ -348,7 +345,7 @@ static int find_payload(struct session *s, const char *driver, bool is_demanded,
 	if (r != 0)
 		return r;
 	// The store may no longer have what is exported and works.
-	r = root_record_measure(s->node.host, s->node.kern, s->node.sys, s->node.boot, &now, err);
+	r = root_record_measure(&s->node, s->node.boot, &now, err);
 	if (r < 0 || (r > 0 && str_eq(now.dir, s->driver_root.dir) && str_eq(now.driver, driver) && !now.problem))
 		return r < 0 ? -1 : 0;
 	if (is_demanded || !is_loaded) {
@@ -367,16 +364,6 @@ static int find_payload(struct session *s, const char *driver, bool is_demanded,
 	return 0;
 }
 
-static struct driver_root driver_root_values(struct session *s)
-{
-	return (struct driver_root){ .host = s->node.host,
-				     .kern = s->node.kern,
-				     .state = &s->state,
-				     .sys = s->node.sys,
-				     .progress = &s->progress,
-				     .boot = s->node.boot };
-}
-
 // Opens the export directory, once. An existing export follows the driver even if no option names it.
 // *ret_is_demanded: a missing payload is an error.
 static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err *err)
@@ -387,7 +374,7 @@ static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err
 	if (d->dir)
 		return 0;
 	driver_root_done(d);
-	*d = driver_root_values(s);
+	d->node = &s->node;
 	if (root_record_read(s->node.host, s->node.boot, &now, err) < 0)
 		return -1;
 	*ret_is_demanded = request->driver_root || now.dir;
@@ -462,9 +449,7 @@ static struct compile_request session_compile(const struct session *s)
 		.headers = request->headers,
 		.modules = request->modules,
 		.gpus = &s->facts.gpus,
-		.host = s->node.host,
-		.kern = s->node.kern,
-		.state = &s->state,
+		.node = &s->node,
 		.patches = request->patches,
 		.jobs = request->jobs,
 		.timeout_s = request->compile_timeout_s,
@@ -608,6 +593,7 @@ int session_open(const struct session_request *request, bool is_change, struct s
 	ret->node = *request->node;
 	ret->node.state = &ret->state;
 	ret->node.progress = &ret->progress;
+	ret->acquire.node = &ret->node;
 	if (collect_facts(ret, is_change, err) == 0 && make_session_plan(ret, err) == 0)
 		return 0;
 	progress_fail(&ret->progress);
@@ -661,7 +647,7 @@ static int withdraw_driver_root(struct session *s, struct err *err)
 {
 	if (!s->driver_root.former)
 		return 0;
-	auto_driver_root struct driver_root old = driver_root_values(s);
+	auto_driver_root struct driver_root old = { .node = &s->node };
 	auto_str char *dir = str_fmt("/%s", s->driver_root.former);
 	progress_enter(&s->progress, "withdraw");
 	if (driver_root_open(&old, dir, err) < 0 ||

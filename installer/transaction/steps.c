@@ -244,7 +244,7 @@ static int prove_package_files(struct transaction *r, const struct step *step, s
 	    module_set_read(&p->dir, &loaded_files, &loaded, err) < 0 ||
 	    kernel_abi_read(&abi, a->node->host, a->node->kern, a->node->state, NULL, err) < 0)
 		return -1;
-	kernel_trust_read(a->node->host, a->node->kern, a->node->sys, a->node->release, &trust);
+	kernel_trust_read(a->node, a->node->release, &trust);
 	abi.answers = &trust.answers;
 	for (size_t i = 0; i < loaded.count; i++)
 		symvers_add_all(exports, loaded.items[i].exports);

@@ -35,11 +35,11 @@ static char *algorithm_module(const struct kernel_trust *t, const char *name)
 	auto_str char *path = str_fmt("lib/modules/%s/modules.alias", t->release), *text = NULL;
 	auto_str char *want = str_fmt("alias crypto-%s ", name);
 	auto_strv struct strv lines = { 0 };
-	root_read(t->host, path, &text, NULL, &ignored);
+	root_read(t->node->host, path, &text, NULL, &ignored);
 	strv_split(&lines, text ? text : "", "\n");
 	for (size_t i = 0; i < lines.count; i++) {
 		const char *module = lines.items[i] + strlen(want);
-		if (str_starts(lines.items[i], want) && provider_has(t->host, t->release, module))
+		if (str_starts(lines.items[i], want) && provider_has(t->node->host, t->release, module))
 			return str_dup(module);
 	}
 	return NULL;
@@ -51,13 +51,13 @@ static char *lacks_hash(const void *kernel, const char *hash)
 {
 	const struct kernel_trust *t = kernel;
 	struct err ignored;
-	if (!hash || has_algorithm(t->kern, hash) != 0)
+	if (!hash || has_algorithm(t->node->kern, hash) != 0)
 		return NULL;
 	auto_str char *module = algorithm_module(t, hash), *modprobe = NULL;
 	if (!module)
 		return str_fmt("proc/crypto does not list it, and lib/modules/%s has no module for it", t->release);
-	int r = root_line(t->kern, "proc/sys/kernel/modprobe", &modprobe, &ignored);
-	if (r <= 0 || (*modprobe && root_exists(t->host, modprobe)))
+	int r = root_line(t->node->kern, "proc/sys/kernel/modprobe", &modprobe, &ignored);
+	if (r <= 0 || (*modprobe && root_exists(t->node->host, modprobe)))
 		return NULL;
 	return str_fmt(
 		"proc/crypto does not list it, and it cannot load its module %s, as there is no modprobe at '%s'",
@@ -71,8 +71,8 @@ static struct certs *read_certs(const struct kernel_trust *t)
 	auto_efi_certs struct efi_certs found = { 0 };
 	struct certs *certs = modsig_certs_new();
 	struct err ignored;
-	efi_certs_read(t->kern, EFI_DB, &found, &ignored);
-	efi_certs_read(t->kern, EFI_MOK, &found, &ignored);
+	efi_certs_read(t->node->kern, EFI_DB, &found, &ignored);
+	efi_certs_read(t->node->kern, EFI_MOK, &found, &ignored);
 	for (size_t i = 0; i < found.count; i++)
 		modsig_certs_add(certs, found.items[i].der, found.items[i].len, "a certificate", &ignored);
 	modsig_certs_keep(certs, keyrings_has, &t->keyrings);
@@ -84,7 +84,7 @@ static void add_image_certs(const struct kernel_trust *t)
 	struct err ignored;
 	auto_fd int fd = -1;
 	auto_str char *path = NULL;
-	if (kernel_abi_open_image(t->host, t->release, &fd, &path, &ignored) > 0)
+	if (kernel_abi_open_image(t->node->host, t->release, &fd, &path, &ignored) > 0)
 		vmlinuz_certs(fd, path, t->certs, &ignored);
 	modsig_certs_keep(t->certs, keyrings_has, &t->keyrings);
 }
@@ -113,11 +113,10 @@ static int is_revoked(const void *kernel, const char *id)
 	return keyrings_has_revoked(&((const struct kernel_trust *)kernel)->keyrings, id);
 }
 
-void kernel_trust_read(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
-		       struct kernel_trust *ret)
+void kernel_trust_read(const struct node *node, const char *release, struct kernel_trust *ret)
 {
-	*ret = (struct kernel_trust){ .host = host, .kern = kern, .release = str_dup(release) };
-	keyrings_read(kern, sys, &ret->keyrings);
+	*ret = (struct kernel_trust){ .node = node, .release = str_dup(release) };
+	keyrings_read(node->kern, node->sys, &ret->keyrings);
 	ret->certs = read_certs(ret);
 	ret->answers = (struct kernel_answers){
 		.has_key = has_key, .is_revoked = is_revoked, .lacks_hash = lacks_hash, .certs = certs, .kernel = ret

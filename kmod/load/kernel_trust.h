@@ -4,11 +4,12 @@
 //
 // Not all can be known: a container may see neither keyrings nor EFI variables. What is not known is left to the load.
 #pragma once
+#include "base/process/node.h"
 #include "kmod/load/keyrings.h"
 #include "kmod/module/kernel_abi.h"
 
 struct kernel_trust {
-	const struct root *host, *kern;
+	const struct node *node;
 	char *release;
 	struct keyrings keyrings;
 	struct certs *certs; // of db and MOK, and once asked for of the kernel's image: those that the keyrings have
@@ -16,7 +17,6 @@ struct kernel_trust {
 	struct kernel_answers answers;
 };
 // release: of the running kernel. The answers point to ret: it must not be moved.
-void kernel_trust_read(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
-		       struct kernel_trust *ret);
+void kernel_trust_read(const struct node *node, const char *release, struct kernel_trust *ret);
 void kernel_trust_done(struct kernel_trust *t);
 #define auto_kernel_trust __attribute__((cleanup(kernel_trust_done)))

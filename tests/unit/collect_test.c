@@ -101,9 +101,10 @@ static void test_what_may_be_in_use_stays(void **state)
 		tempdir_write(&folder, "state/payloads/" HEX_A "/usr/version", "a");
 		auto_root struct root data = below("state");
 		struct sys sys = sys_recorder(&folder.root);
-		auto_driver_root struct driver_root e = {
+		const struct node node = {
 			.host = &folder.root, .kern = &folder.root, .state = &data, .sys = &sys, .boot = "this"
 		};
+		auto_driver_root struct driver_root e = { .node = &node };
 		struct err err = { 0 };
 		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
 		forbid(rows[i].path, rows[i].left);
@@ -130,7 +131,8 @@ static void test_a_copy_that_cannot_be_detached(void **state)
 					   folder.path);
 	make_proc(mountinfo);
 	tempdir_write(&folder, "run/.driver.1/usr/version", "a");
-	expect(mount_ns_open(&folder.root, &folder.root, &sys, &s, &err) == 0, err.text);
+	const struct node node = { .host = &folder.root, .kern = &folder.root, .sys = &sys };
+	expect(mount_ns_open(&node, &s, &err) == 0, err.text);
 	alarm(20);
 	assert_int_equal(generation_remove(&s, &parent, ".driver.1", &err), -1);
 	alarm(0);

@@ -107,7 +107,8 @@ static void test_what_was_left_is_removed(void **state)
 	auto_root struct root parent = below("run"), kern = ROOT_NONE;
 	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
 	assert_int_equal(root_init(&kern, "/", &err), 0);
-	expect(mount_ns_open(&kern, &kern, sys_real(), &s, &err) == 0, err.text);
+	const struct node node = { .host = &kern, .kern = &kern, .sys = sys_real() };
+	expect(mount_ns_open(&node, &s, &err) == 0, err.text);
 	tempdir_write(&folder, "keep/file", "x");
 	tempdir_write(&folder, "run/.driver.1/lib/firmware/nvidia/1/gsp.bin", "x");
 	tempdir_link(&folder, "run/.driver.1/usr", "../../keep");
@@ -226,9 +227,10 @@ static void test_the_firmware_path(void **state)
 		struct progress progress = { 0 };
 		struct err err = { 0 };
 		struct sys sys = sys_recorder(&machine);
-		auto_driver_root struct driver_root e = {
+		const struct node node = {
 			.host = &machine, .kern = &machine, .state = &data, .sys = &sys, .progress = &progress
 		};
+		auto_driver_root struct driver_root e = { .node = &node };
 		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
 		e.made = generation_name(e.base, 4);
 		tempdir_write(&folder, firmware, "x");
@@ -272,7 +274,8 @@ static void test_a_firmware_path_that_cannot_be_written(void **state)
 		auto_str char *sys_dir = str_fmt("%s/%s/sys", folder.path, dir);
 		auto_str char *below_sys = str_fmt("%s/sys", dir);
 		auto_root struct root machine = below(dir);
-		auto_driver_root struct driver_root e = { .host = &machine, .kern = &machine, .state = &data };
+		const struct node node = { .host = &machine, .kern = &machine, .state = &data };
+		auto_driver_root struct driver_root e = { .node = &node };
 		err = (struct err){ 0 };
 		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
 		folder_dir(&folder, below_sys);
@@ -313,9 +316,8 @@ static void test_withdrawn(void **state)
 		if (rows[i].other)
 			tempdir_write(&f, rows[i].other, "x");
 		struct sys sys = sys_recorder(&f.root);
-		auto_driver_root struct driver_root e = {
-			.host = &f.root, .kern = &f.root, .sys = &sys, .boot = "this"
-		};
+		const struct node node = { .host = &f.root, .kern = &f.root, .sys = &sys, .boot = "this" };
+		auto_driver_root struct driver_root e = { .node = &node };
 		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
 		expect(driver_root_withdraw(&e, RELEASE, rows[i].driver, true, &err) == -1, rows[i].path);
 		if (err.code != rows[i].code)
@@ -362,11 +364,13 @@ static void make_machine(struct root *ret_machine, struct root *ret_data)
 
 static void begin(struct driver_root *e, const struct root *machine, const struct root *data)
 {
+	static struct node node;
 	struct err err;
 	driver_root_done(e);
-	*e = (struct driver_root){
+	node = (struct node){
 		.host = machine, .kern = machine, .state = data, .sys = &calls, .progress = &quiet, .boot = "this"
 	};
+	*e = (struct driver_root){ .node = &node };
 	assert_int_equal(driver_root_open(e, DRIVER_ROOT_DEFAULT, &err), 0);
 }
 

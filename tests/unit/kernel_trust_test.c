@@ -56,7 +56,8 @@ static void test_hash(void **state)
 		if (*rows[i].file)
 			folder_file(&t, rows[i].file, "");
 		auto_kernel_trust struct kernel_trust trust;
-		kernel_trust_read(&t.root, &t.root, &sys, "6.1", &trust);
+		const struct node node = { .host = &t.root, .kern = &t.root, .sys = &sys };
+		kernel_trust_read(&node, "6.1", &trust);
 		auto_str char *why = trust.answers.lacks_hash(trust.answers.kernel, rows[i].hash);
 		expect(!why == !rows[i].why && (!why || strstr(why, rows[i].why)), rows[i].name);
 		folder_done(&t);
@@ -90,7 +91,8 @@ static void test_certs(void **state)
 		folder_file(&t, "proc/keys",
 			    is_shown ? "0a0b0c0d I------     1 perm 1f0b0000     0     0 keyring   .platform: 2\n" :
 				       "");
-		kernel_trust_read(&t.root, &t.root, &sys, "6.1", &trust);
+		const struct node node = { .host = &t.root, .kern = &t.root, .sys = &sys };
+		kernel_trust_read(&node, "6.1", &trust);
 		modsig_certs_names(trust.certs, &names);
 		auto_str char *text = strv_join(&names, " ");
 		assert_string_equal(text, is_shown ? "CN=Aaa" : "CN=Aaa CN=Bbb");
@@ -131,7 +133,8 @@ static void test_built_in(void **state)
 		    "0a0b0c0d I------     1 perm 1f0b0000     0     0 keyring   .builtin_trusted_keys: 1\n");
 	assert_int_equal(root_put(&t.root, "boot/vmlinuz-6.1", image, len, 0644, &err), 0);
 	auto_kernel_trust struct kernel_trust trust;
-	kernel_trust_read(&t.root, &t.root, &sys, "6.1", &trust);
+	const struct node node = { .host = &t.root, .kern = &t.root, .sys = &sys };
+	kernel_trust_read(&node, "6.1", &trust);
 	trust.answers.certs(trust.answers.kernel, &strangers);
 	assert_false(trust.is_image_read);
 	modsig_certs_names(trust.answers.certs(trust.answers.kernel, &ids), &names);

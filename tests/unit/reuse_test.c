@@ -143,6 +143,7 @@ enum { PACKAGES = ARRAY_SIZE(releases) };
 
 struct fixture {
 	struct folder folder;
+	struct node node;
 	struct acquire o;
 	struct progress progress;
 	struct strv modules;
@@ -190,8 +191,9 @@ static void node_make(struct fixture *n, enum reuse policy)
 	tempdir_write(&n->folder, "lib/modules/" OURS "/build/Module.symvers",
 		      "0x00000001\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n"
 		      "0x00000002\tkfree\tvmlinux\tEXPORT_SYMBOL\t\n");
-	n->o.fetch.state = n->o.host = n->o.kern = &n->folder.root;
-	n->o.progress = &n->progress;
+	n->node = (struct node){ .host = &n->folder.root, .kern = &n->folder.root, .progress = &n->progress };
+	n->o.node = &n->node;
+	n->o.fetch.state = &n->folder.root;
 	n->o.reuse = policy;
 	n->o.banner = BANNER;
 	n->o.want = (struct package_want){

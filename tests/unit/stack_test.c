@@ -35,7 +35,8 @@ static int setup(void **state)
 	assert_int_equal(mount(NULL, run, NULL, MS_SHARED, NULL), 0);
 	folder_dir(&folder, "run/nvidia/driver/lib/firmware"); // as the kubelet makes it
 	assert_int_equal(root_init(&slash, "/", &err), 0);
-	expect(mount_ns_open(&slash, &slash, sys_real(), &mount_ns, &err) == 0, err.text);
+	const struct node node = { .host = &slash, .kern = &slash, .sys = sys_real() };
+	expect(mount_ns_open(&node, &mount_ns, &err) == 0, err.text);
 	assert_int_equal(root_sub(&folder.root, "run/nvidia", &parent, &err), 0);
 	mount_point = (struct mount_point){ &mount_ns, &parent, "driver" };
 	return 0;

@@ -69,8 +69,9 @@ static int connect_sources(struct build *b, const struct job_values *j, struct e
 {
 	origin_fetch(&b->origin, &b->state, &b->acquire.fetch);
 	b->acquire.want.arch = b->arch ? b->arch : b->host.arch;
-	b->acquire.host = &b->machine.host;
-	b->acquire.progress = &b->progress;
+	b->machine.node.state = &b->state;
+	b->machine.node.progress = &b->progress;
+	b->acquire.node = &b->machine.node;
 	return job_package_manager(j, &b->acquire.package_manager.options, err);
 }
 
@@ -88,9 +89,7 @@ static struct compile_request build_request(struct build *b, const struct job_va
 		.cores = acquire_core_offer(&b->acquire),
 		.builder = acquire_builder,
 		.builder_ctx = &b->acquire,
-		.host = &b->machine.host,
-		.kern = &b->machine.kern,
-		.state = &b->state,
+		.node = &b->machine.node,
 		.patches = b->patches.fd >= 0 ? &b->patches : NULL,
 		.jobs = j->jobs,
 		.timeout_s = j->timeout_s,

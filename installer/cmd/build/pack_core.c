@@ -81,8 +81,9 @@ static int open_core_pack(const struct values *v, struct core_pack *p, const cha
 		return -1;
 	origin_fetch(&p->origin, &p->state, &p->acquire.fetch);
 	p->acquire.want.arch = *ret_arch ? *ret_arch : p->host.arch;
-	p->acquire.host = &p->machine.host;
-	p->acquire.progress = &p->progress;
+	p->machine.node.state = &p->state;
+	p->machine.node.progress = &p->progress;
+	p->acquire.node = &p->machine.node;
 	return job_package_manager(j, &p->acquire.package_manager.options, err);
 }
 
@@ -101,9 +102,7 @@ static int compile(const struct values *v, struct core_pack *p, const char *arch
 					   .builder_ctx = &p->acquire,
 					   .modules = &p->modules,
 					   .flavour = MODULE_TYPE_OPEN,
-					   .host = &p->machine.host,
-					   .kern = &p->machine.kern,
-					   .state = &p->state,
+					   .node = &p->machine.node,
 					   .jobs = j->jobs,
 					   .timeout_s = j->timeout_s,
 					   .is_rt_allowed = j->is_rt_allowed,

@@ -367,12 +367,11 @@ static int detach_driver_root(const struct manager *m, struct err *err)
 	const char *named = m->v->job.export, *dir = named && !str_eq(named, JOB_AUTO) ? named : DRIVER_ROOT_DEFAULT;
 	auto_root struct root state = ROOT_NONE;
 	auto_progress struct progress progress = show_progress_log();
-	auto_driver_root struct driver_root export = { .host = &at->host,
-						       .kern = &at->kern,
-						       .state = &state,
-						       .sys = &at->sys,
-						       .progress = &progress,
-						       .boot = m->facts.host.boot_id };
+	struct node node = at->node;
+	auto_driver_root struct driver_root export = { .node = &node };
+	node.state = &state;
+	node.progress = &progress;
+	node.boot = m->facts.host.boot_id;
 	if (str_eq(dir, "none") || !root_exists(&at->host, dir))
 		return 0;
 	auto_fd int lock = lock_driver_node(at, err);

@@ -160,9 +160,7 @@ static int compile_request_here(struct dtk_builder *t, struct err *err)
 		.source_sha256 = r->source_sha256,
 		.headers = &none,
 		.modules = &r->modules,
-		.host = &t->machine.host,
-		.kern = &t->machine.kern,
-		.state = &t->state,
+		.node = &t->machine.node,
 		.jobs = r->jobs,
 		.timeout_s = r->timeout_s,
 		.is_rt_allowed = r->is_rt_allowed,
@@ -227,6 +225,7 @@ static int open_toolkit(const struct dtk_values *v, struct dtk_builder *t, struc
 	    root_mkdirs(&t->shared, "kmodsmith/toolkit", 0755, err) < 0 ||
 	    root_sub(&t->shared, "kmodsmith", &t->place, err) < 0)
 		return -1;
+	t->machine.node.state = &t->state;
 	return root_sub(&t->place, "toolkit", &t->state, err);
 }
 
@@ -417,8 +416,7 @@ static int take_toolkit_package(struct dtk_handover *s, struct err *err)
 	struct job *j = s->job;
 	struct err ignored;
 	auto_str char *tag = NULL;
-	if (dtk_take(&j->session.acquire, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag,
-		     err) < 0) {
+	if (dtk_take(&j->session.acquire, &s->request, &s->shared, s->id, &tag, err) < 0) {
 		dtk_flag_set(&s->shared, DTK_PREPARED, NULL, &ignored); // the next start requests it again
 		return err_wrap(err, "the toolkit's package");
 	}

@@ -273,12 +273,11 @@ static int watch_once(const struct watch_values *v, struct err *err)
 	if (fill_prebuild_request(v, &o, err) < 0)
 		return -1;
 	o.prebuild.request = &o.request;
-	o.prebuild.host = &o.machine.host;
-	o.prebuild.kern = &o.machine.kern;
-	o.prebuild.state = &o.state;
+	o.machine.node.state = &o.state;
+	o.machine.node.progress = &o.progress;
+	o.prebuild.node = &o.machine.node;
 	o.prebuild.facts = &o.facts;
 	o.prebuild.fetch = &o.fetch;
-	o.prebuild.progress = &o.progress;
 	r = prebuild_run(&o.prebuild, err);
 	if (r < 0)
 		return -1;

@@ -89,6 +89,7 @@ static int open_inputs(const struct values *v, struct check_job *c, struct err *
 static int check_inputs(const struct values *v, struct check_job *c, struct check_result *ret, struct err *err)
 {
 	const struct job_values *j = &v->job;
+	c->machine.node.state = &c->state;
 	struct check_request request = {
 		.release = v->kernel ? v->kernel : c->host.release,
 		.headers = &j->headers,
@@ -96,10 +97,7 @@ static int check_inputs(const struct values *v, struct check_job *c, struct chec
 		.source = c->source.version ? &c->source : NULL,
 		.modules = &c->modules,
 		.gpus = &c->gpus,
-		.host = &c->machine.host,
-		.kern = &c->machine.kern,
-		.sys = &c->machine.sys,
-		.state = &c->state,
+		.node = &c->machine.node,
 		.patches = j->patches ? &c->patches : NULL,
 		.is_rt_allowed = j->is_rt_allowed,
 	};

@@ -67,8 +67,10 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 	enum module_type flavour;
 	if (job_check_driver(v->job.driver, err) < 0 || job_parse_flavour(&v->job, &flavour, err) < 0 ||
 	    job_check_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
-	    job_state_for_reading(&v->job, &m, &spare, &state, err) < 0 ||
-	    doctor_read(&m.host, &m.kern, &m.sys, &state, &v->job.headers, &key, v->job.driver, flavour, &f, err) < 0)
+	    job_state_for_reading(&v->job, &m, &spare, &state, err) < 0)
+		return -1;
+	m.node.state = &state;
+	if (doctor_read(&m.node, &v->job.headers, &key, v->job.driver, flavour, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =

@@ -160,14 +160,13 @@ static int run_trust_enroll(void *values, char **args, size_t count, struct err 
 	    host_read(&m.host, &m.kern, &host, err) < 0 || (v->new &&make_key(v, &m, &made, err) < 0))
 		return -1;
 	const char *file = made ? made : v->cert;
-	const struct enroll e = { .kern = &m.kern, .sys = &m.sys };
-	if (module_cert_read(file, &cert, err) < 0 || enroll_look(&e, &cert, &state, err) < 0 ||
+	if (module_cert_read(file, &cert, err) < 0 || enroll_look(&m.node, &cert, &state, err) < 0 ||
 	    (v->is_check && check_state(&cert, state, err) < 0))
 		return -1;
 	bool is_due = !v->is_check && (state == ENROLL_ABSENT || (state == ENROLL_PENDING && password));
 	bool is_made_up = is_due && !password;
 	if ((is_made_up && enroll_make_password(&password, err) < 0) ||
-	    (is_due && enroll_ask(&e, &cert, password, err) < 0))
+	    (is_due && enroll_ask(&m.node, &cert, password, err) < 0))
 		return made ? err_wrap(err, "%s was made, and is not enrolled", made) : -1;
 	state = is_due ? ENROLL_PENDING : state;
 	add_notes(&host, state, &notes);
