@@ -24,8 +24,8 @@ static int digest_kernels(const struct service_kernels *k, char ret[DIGEST_HEX +
 {
 	auto_str char *running = NULL, *text = str_dup("");
 	auto_boot_candidates struct boot_candidates c = { 0 };
-	if (root_line(k->request.kern, "proc/sys/kernel/osrelease", &running, err) < 0 ||
-	    boot_candidates_read(k->request.host, running ? running : "", k->request.roots, &c, err) < 0)
+	if (root_line(k->request.node->kern, "proc/sys/kernel/osrelease", &running, err) < 0 ||
+	    boot_candidates_read(k->request.node->host, running ? running : "", k->request.roots, &c, err) < 0)
 		return -1;
 	for (size_t i = 0; i < c.count; i++)
 		str_add(&text, "%s %s %s\n", c.items[i].release, c.items[i].stamp,
@@ -41,8 +41,8 @@ static bool has_kernel_report(const struct service_kernels *k)
 {
 	struct err ignored;
 	auto_kernel_report struct kernel_report f = { 0 };
-	auto_str char *boot_id = boot_record_id(k->request.kern);
-	return kernel_report_read(k->request.host, boot_id, &f, &ignored) > 0;
+	auto_str char *boot_id = boot_record_id(k->request.node->kern);
+	return kernel_report_read(k->request.node->host, boot_id, &f, &ignored) > 0;
 }
 
 static bool is_look_needed(struct service_kernels *k)
@@ -116,7 +116,7 @@ void service_kernels_open(const struct service_kernels_request *request, struct 
 {
 	struct err why;
 	const unsigned interval_s = limit_seconds(request->interval_s, INTERVAL_S);
-	if (kernel_watch_open(request->host, request->state,
+	if (kernel_watch_open(request->node->host, request->node->state,
 			      (int64_t)limit_seconds(request->quiet_s, QUIET_S) * SECOND_MS, &ret->kernel_watch,
 			      &why) < 0)
 		log_warn("new kernels are seen every %u s only: %s", interval_s, why.text);

@@ -4,11 +4,12 @@
 #pragma once
 #include "base/file/digest.h"
 #include "base/process/launch.h"
+#include "base/process/node.h"
 #include "next_kernel/kernel_watch.h"
 #include "service/service.h"
 
 struct service_kernels_request { // borrowed, until service_kernels_done()
-	const struct root *host, *kern, *state;
+	const struct node *node;
 	const struct strv *roots; // where an updater has the root of the next boot
 	const char *config;       // what the child reads anew each time; NULL = all that it knows is in its words
 	unsigned interval_s, quiet_s;

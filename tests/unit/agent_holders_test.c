@@ -132,7 +132,8 @@ static void counts_the_holders(void **state)
 		copy(&folder, rows[i].machine, &machine);
 		for (size_t c = 0; c < CHANGES && rows[i].changes[c].path; c++)
 			change(&folder, &rows[i].changes[c]);
-		const struct agent_paths at = { .host = &machine, .kern = &machine, .state = &machine };
+		const struct node node = { .host = &machine, .kern = &machine, .state = &machine };
+		const struct agent_paths at = { .node = &node };
 		agent_read_holders(&at, &h);
 		expect_holders(&h, rows[i].count, rows[i].pods, rows[i].text);
 		agent_holders_done(&h);
@@ -166,7 +167,8 @@ static void the_generation_counts_changes(void **state)
 	auto_root struct root machine = ROOT_NONE;
 	struct agent_holders h = { 0 };
 	copy(&folder, "held", &machine);
-	const struct agent_paths at = { .host = &machine, .kern = &machine, .state = &machine };
+	const struct node node = { .host = &machine, .kern = &machine, .state = &machine };
+	const struct agent_paths at = { .node = &node };
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		if (steps[i].change.path)
 			change(&folder, &steps[i].change);
@@ -201,7 +203,8 @@ static void an_unreadable_process_is_not_no_holder(void **state)
 		auto_str char *closed = str_fmt("%s/%s", folder.path, cases[i].closed);
 		assert_int_equal(chmod(folder.path, 0755), 0);
 		assert_int_equal(chmod(closed, 0), 0);
-		const struct agent_paths at = { .host = &machine, .kern = &machine, .state = &machine };
+		const struct node node = { .host = &machine, .kern = &machine, .state = &machine };
+		const struct agent_paths at = { .node = &node };
 		assert_int_equal(seteuid(65534), 0);
 		agent_read_holders(&at, &h);
 		assert_int_equal(seteuid(0), 0);

@@ -58,7 +58,8 @@ static void check(const struct row *w, const struct root *machine, const struct 
 		names[count] = t;
 	}
 	const struct strv none = { 0 };
-	const struct agent_paths at = { .host = machine, .kern = machine, .state = state, .params = &none };
+	const struct node node = { .host = machine, .kern = machine, .state = state };
+	const struct agent_paths at = { .node = &node, .params = &none };
 	expect(agent_read_facts(&at, names, count, &f, &found, &err) == 0, w->text);
 	expect(f.is_known && !f.is_empty, w->text);
 	expect(str_eq(f.version, "535.261.03") && str_eq(f.srcversion, "B5C8059AF6B6CFDF45E832F"), w->text);
@@ -161,7 +162,8 @@ static void check_given(const struct given_row *w, const char *device)
 	struct target t = { .driver = "535.261.03", .flavour = "open", .parameters = str_dup(w->target) }, found;
 	target_name(&t);
 	const struct target *const names[] = { &t };
-	const struct agent_paths at = { .host = &machine, .kern = &machine, .state = &kept, .params = &own };
+	const struct node node = { .host = &machine, .kern = &machine, .state = &kept };
+	const struct agent_paths at = { .node = &node, .params = &own };
 	expect(agent_read_facts(&at, names, 1, &f, &found, &err) == 0, w->text);
 	struct target wanted = { .driver = "535.261.03", .flavour = "open" };
 	wanted.parameters = str_dup(w->loaded ? w->loaded : w->target);
@@ -218,7 +220,8 @@ static void an_untrusted_package_is_not_staged(void **state)
 	strv_done(&key.modules);
 	struct target t = { .driver = "550.1", .flavour = "open", .parameters = str_dup("") };
 	const struct strv none = { 0 };
-	struct agent_paths at = { .host = &machine, .kern = &machine, .state = &kept, .params = &none };
+	const struct node node = { .host = &machine, .kern = &machine, .state = &kept };
+	struct agent_paths at = { .node = &node, .params = &none };
 	target_name(&t);
 	assert_true(is_stored(&at, &t)); // compiled here
 	const struct provenance fetched = { .origin = PROVENANCE_FETCHED,

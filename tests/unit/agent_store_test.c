@@ -72,9 +72,8 @@ static void look(const struct fixture *n, const struct target *const *names, siz
 		 struct target *found)
 {
 	struct err err;
-	const struct agent_paths at = {
-		.host = &n->machine, .kern = &n->machine, .state = &n->kept, .params = &n->params
-	};
+	const struct node node = { .host = &n->machine, .kern = &n->machine, .state = &n->kept };
+	const struct agent_paths at = { .node = &node, .params = &n->params };
 	*f = (struct agent_facts){ 0 };
 	expect(agent_read_facts(&at, names, count, f, found, &err) == 0, err.text);
 	assert_true(f->is_known);
@@ -259,7 +258,8 @@ static void unreadable_facts_are_an_error(void **state)
 	node_make(&n, "h100x8");
 	folder_dir(&n.folder, "m/run");
 	tempdir_link(&n.folder, "m/run/modprobe.d", "modprobe.d"); // the parameters that the host gives
-	const struct agent_paths at = { .host = &n.machine, .kern = &n.machine, .state = &n.kept, .params = &n.params };
+	const struct node node = { .host = &n.machine, .kern = &n.machine, .state = &n.kept };
+	const struct agent_paths at = { .node = &node, .params = &n.params };
 	assert_int_equal(agent_read_facts(&at, NULL, 0, &f, &found, &err), -1);
 	assert_true(str_eq(f.version, "as it was") && *err.text);
 	assert_true(!*found.driver && !found.parameters);
@@ -279,9 +279,8 @@ static void damaged_state_is_no_error(void **state)
 		node_make(&n, "h100x8");
 		folder_dir(&n.folder, "m/var/lib/kmodsmith/store/blobs/sha256");
 		folder_dir(&n.folder, file);
-		const struct agent_paths at = {
-			.host = &n.machine, .kern = &n.machine, .state = &n.kept, .params = &n.params
-		};
+		const struct node node = { .host = &n.machine, .kern = &n.machine, .state = &n.kept };
+		const struct agent_paths at = { .node = &node, .params = &n.params };
 		expect(agent_read_facts(&at, NULL, 0, &f, &found, &err) == 0 && f.is_known, files[i]);
 		target_done(&found);
 	}

@@ -138,19 +138,20 @@ static bool is_target_stored(const struct look *l, const struct target *t)
 static int open_observed_store(struct look *l, struct err *err)
 {
 	const struct agent_paths *at = l->at;
-	if (facts_read(at->host, at->kern, &l->facts, err) < 0 ||
-	    module_params_read(at->host, at->kern, at->kern, at->params, &l->facts.gpus, &l->usual, err) < 0 ||
-	    journal_find(at->host, at->state, &l->node, err) < 0)
+	if (facts_read(at->node->host, at->node->kern, &l->facts, err) < 0 ||
+	    module_params_read(at->node->host, at->node->kern, at->node->kern, at->params, &l->facts.gpus, &l->usual,
+			       err) < 0 ||
+	    journal_find(at->node->host, at->node->state, &l->node, err) < 0)
 		return -1;
 	l->record = loaded_params_record(&l->node, l->facts.host.boot_id, l->facts.loaded.version, NULL);
 	if (l->record)
 		loaded_params_options(l->record, &l->usual, &l->given);
-	l->has_store = store_exists(at->state);
+	l->has_store = store_exists(at->node->state);
 	if (l->has_store && !at->is_unverified)
-		trust_now(at->host, at->trust_dir, &l->trust);
-	if (l->has_store && store_open(at->state, 0, &l->store, err) < 0)
+		trust_now(at->node->host, at->trust_dir, &l->trust);
+	if (l->has_store && store_open(at->node->state, 0, &l->store, err) < 0)
 		return -1;
-	return existing_driver_read(at->host, &l->facts.host, &l->facts.loaded, l->has_store ? &l->store : NULL,
+	return existing_driver_read(at->node->host, &l->facts.host, &l->facts.loaded, l->has_store ? &l->store : NULL,
 				    &l->usual.blacklist, &l->facts.existing_driver, err);
 }
 
@@ -163,7 +164,7 @@ int agent_read_facts(const struct agent_paths *at, const struct target *const *n
 	if (open_observed_store(&l, err) < 0)
 		return -1;
 	snprintf(f.release, sizeof(f.release), "%s", l.facts.host.release);
-	agent_read_gpus(at->host, at->kern, &l.facts, &f.gpus);
+	agent_read_gpus(at->node->host, at->node->kern, &l.facts, &f.gpus);
 	look_at_kernel(&l, &f, ret_new);
 	for (size_t i = 0, used = 0; i < count && used < AGENT_STORED; i++) {
 		bool is_listed = false;
@@ -188,13 +189,13 @@ static int count_holders(const struct agent_paths *at, struct strv *pods)
 	auto_str char *release = NULL;
 	auto_modules struct modules loaded = { 0 };
 	auto_holders struct holders h = { 0 };
-	if (root_line(at->kern, "proc/sys/kernel/osrelease", &release, &ignored) <= 0 ||
-	    modules_read(at->host, at->kern, release, &loaded, &ignored) < 0)
+	if (root_line(at->node->kern, "proc/sys/kernel/osrelease", &release, &ignored) <= 0 ||
+	    modules_read(at->node->host, at->node->kern, release, &loaded, &ignored) < 0)
 		return AGENT_UNKNOWN;
 	if (!loaded.count)
 		return 0;
-	if (holders_find(at->kern, &loaded, &h, &ignored) < 0 ||
-	    holders_wait_omit_daemons(at->host, at->kern, &h, &ignored) < 0)
+	if (holders_find(at->node->kern, &loaded, &h, &ignored) < 0 ||
+	    holders_wait_omit_daemons(at->node->host, at->node->kern, &h, &ignored) < 0)
 		return AGENT_UNKNOWN;
 	for (size_t i = 0; i < h.count; i++)
 		if (h.items[i].pod && h.items[i].kind != HOLDER_MOUNT && !strv_has(pods, h.items[i].pod))

@@ -2,7 +2,7 @@
 // What a node has, in a policy's terms: which target is loaded, which ones are staged, and which processes hold the
 // driver. Read from the kernel and the store each time; the journal only decides which of several names fits best.
 #pragma once
-#include "base/file/root.h"
+#include "base/process/node.h"
 #include "cluster/node_state/gpu_report.h"
 
 enum { AGENT_STORED = 3, AGENT_UNKNOWN = -1 };
@@ -26,7 +26,7 @@ struct agent_holders {
 };
 
 struct agent_paths {
-	const struct root *host, *kern, *state; // borrowed
+	const struct node *node;   // borrowed
 	const struct strv *params; // of every load here, in addition to the policy's; as --param takes them
 	const char *trust_dir;     // against which packages on the disk are verified, see trust_dir()
 	bool is_unverified;        // not verified (--insecure-skip-verify)

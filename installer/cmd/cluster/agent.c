@@ -225,7 +225,7 @@ static int agent_loop(const struct agent_host *host, struct err *err)
 {
 	struct agent_run agent_run = { .host = host, .child = AGENT_CHILD_NONE };
 	const struct agent_site site = {
-		.state = host->place.state,
+		.state = host->place.node->state,
 		.boot = host->boot,
 		.node = host->node,
 		.kube = host->kube,
@@ -345,9 +345,9 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_AGENT, err);
 	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
 		return -1;
-	const struct agent_host host = { .place = { .host = &m->host,
-						    .kern = &m->kern,
-						    .state = &state,
+	struct node node = m->node;
+	node.state = &state;
+	const struct agent_host host = { .place = { .node = &node,
 						    .params = &v->job.params,
 						    .trust_dir = v->job.origin.trust_dir,
 						    .is_unverified = v->job.origin.is_unverified },

@@ -62,9 +62,8 @@ int watch_part_open(const struct watch_values *v, const struct opt *const *table
 		opt_words(tables, values, &cmd_watch, &words.args, &words.env);
 	else
 		entry_add_arguments(&words.args);
-	const struct service_kernels_request request = { .host = &ret->machine.host,
-							 .kern = &ret->machine.kern,
-							 .state = &ret->state,
+	ret->machine.node.state = &ret->state;
+	const struct service_kernels_request request = { .node = &ret->machine.node,
 							 .roots = &ret->roots,
 							 .config = tables ? NULL : entry_config_name(),
 							 .interval_s = v->interval_s,
