@@ -14,8 +14,8 @@ bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *pro
 // The running process: the known one, else that of the pid file. 1 = found.
 int daemon_find(const struct node *node, const struct daemon_unit *u, int known, uint64_t known_start, int *ret_pid,
 		uint64_t *ret_start);
-// Removes what a dead one left first. driver: the exported driver root, below host: "run/nvidia/driver". Returns the pid
-// of the program, or negative.
+// Removes what a dead one left first. driver: the exported driver root, below host: "run/nvidia/driver". Returns the
+// pid of the program, or negative.
 int daemon_launch(const struct node *node, const char *driver, const struct daemon_unit *u, int out, struct err *err);
 // SIGTERM, after 20 s SIGKILL; 0 = it has exited.
 int daemon_end(const struct node *node, const char *program, int pid, uint64_t start, struct err *err);

@@ -22,8 +22,8 @@ struct peermem_module {
 void peermem_module_done(struct peermem_module *f);
 #define auto_peermem_module __attribute__((cleanup(peermem_module_done)))
 
-// Looks in the exported driver root, in the store in the node's state (may be NULL) and on the host; takes the first file of
-// the version and build (srcversion) of the loaded nvidia. E_NOT_FOUND names these places. trust_dir: as of
+// Looks in the exported driver root, in the store in the node's state (may be NULL) and on the host; takes the first
+// file of the version and build (srcversion) of the loaded nvidia. E_NOT_FOUND names these places. trust_dir: as of
 // trust_dir(), for the store's package; E_UNTRUSTED and the like: only an untrusted package has it. memory must
 // outlive ret.
 int peermem_module_find(const struct node *node, const char *trust_dir, struct state_dir *memory,
