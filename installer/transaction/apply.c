@@ -28,10 +28,10 @@ void transaction_done(struct transaction *r)
 
 static int transaction_open(struct transaction *r, struct err *err)
 {
-	progress_begin(r->a->node->progress);
-	if (journal_find(r->a->node->host, r->a->node->state, &r->journal, err) < 0)
+	progress_begin(r->session->node.progress);
+	if (journal_find(r->session->node.host, r->session->node.state, &r->journal, err) < 0)
 		return -1;
-	r->was_open = journal_is_open(&r->journal, r->a->node->boot);
+	r->was_open = journal_is_open(&r->journal, r->session->node.boot);
 	return 0;
 }
 
@@ -51,12 +51,11 @@ static void block_signals(void)
 
 static int keep_journal(struct transaction *r, bool is_memory_allowed, struct err *err)
 {
-	const struct apply *a = r->a;
+	struct session *s = r->session;
 	bool is_said = r->journal.unwritten;
-	int kept = journal_keep(a->node->host, a->node->state, is_memory_allowed, &r->journal, err);
+	int kept = journal_keep(s->node.host, s->node.state, is_memory_allowed, &r->journal, err);
 	if (kept > 0 && !is_said)
-		progress_note(a->node->progress, "the journal of this boot is in memory only: %s",
-			      r->journal.unwritten);
+		progress_note(s->node.progress, "the journal of this boot is in memory only: %s", r->journal.unwritten);
 	return kept < 0 ? -1 : 0;
 }
 
@@ -66,7 +65,7 @@ static int write_intent(struct transaction *r, struct err *err)
 {
 	const struct journal *j = &r->journal;
 	bool is_counted = j->boots.count > 1 && !driver_state_same(&j->target, &j->last_good);
-	if (keep_journal(r, r->a->acquire->memory.is_allowed && !is_counted, err) == 0)
+	if (keep_journal(r, r->session->acquire.memory.is_allowed && !is_counted, err) == 0)
 		return 0;
 	return is_counted ?
 		       err_wrap(err, "this change ended a boot before, and another attempt could not be recorded") :
@@ -79,7 +78,7 @@ static void write_journal(struct transaction *r)
 {
 	struct err why;
 	if (keep_journal(r, true, &why) < 0)
-		progress_note(r->a->node->progress, "cannot write the journal: %s", why.text);
+		progress_note(r->session->node.progress, "cannot write the journal: %s", why.text);
 }
 
 static void flush_journal(struct transaction *r)
@@ -88,7 +87,8 @@ static void flush_journal(struct transaction *r)
 		return;
 	write_journal(r);
 	if (!r->journal.unwritten)
-		progress_note(r->a->node->progress, "the journal is on disk again, in '%s'", r->a->node->state->name);
+		progress_note(r->session->node.progress, "the journal is on disk again, in '%s'",
+			      r->session->node.state->name);
 }
 
 // What is about to happen. Negative only before the first change in the kernel: the published status must not say that
@@ -97,47 +97,48 @@ static int publish_step(const struct transaction *r, const char *step, const cha
 			struct err *err)
 {
 	struct err why;
-	const struct apply *a = r->a;
-	if (status_file_step(a->node->host, &a->facts->host, step, subject, is_touch, &why) == 0)
+	struct session *s = r->session;
+	if (status_file_step(s->node.host, &s->facts.host, step, subject, is_touch, &why) == 0)
 		return 0;
 	if (is_touch && !r->is_touched) {
 		*err = why;
 		return err_wrap(err, "withdraw the published status of this node");
 	}
-	progress_note(a->node->progress, "cannot publish the status of this node: %s", why.text);
+	progress_note(s->node.progress, "cannot publish the status of this node: %s", why.text);
 	return 0;
 }
 
-static void publish_result(const struct apply *a, const struct facts *now, const struct status *status,
-			   const char *outcome, const struct err *failure)
+static void publish_result(struct session *s, const struct facts *now, const struct status *status, const char *outcome,
+			   const struct err *failure)
 {
 	struct err why;
-	const struct status_file_end e = { .outcome = outcome, .progress = a->node->progress, .failure = failure };
-	int r = cdi_spec_file_update(a->node, a->cdi, status->has_gpu && status->is_ready, &why);
+	const struct status_file_end e = { .outcome = outcome, .progress = s->node.progress, .failure = failure };
+	int r = cdi_spec_file_update(&s->node, s->request->cdi, status->has_gpu && status->is_ready, &why);
 	if (r < 0) // a failure here must not fail a working node
-		progress_note(a->node->progress, "CDI specification not updated, containers get no GPU: %s", why.text);
+		progress_note(s->node.progress, "CDI specification not updated, containers get no GPU: %s", why.text);
 	else if (r > 0)
-		progress_note(a->node->progress, "CDI specification updated");
-	if (status_file_end(a->node->host, now, status, &e, &why) < 0)
-		progress_note(a->node->progress, "cannot publish the status of this node: %s", why.text);
+		progress_note(s->node.progress, "CDI specification updated");
+	if (status_file_end(s->node.host, now, status, &e, &why) < 0)
+		progress_note(s->node.progress, "cannot publish the status of this node: %s", why.text);
 }
 
-void transaction_publish_failure(const struct apply *a, const char *outcome, const struct err *failure)
+void transaction_publish_failure(struct session *s, const char *outcome, const struct err *failure)
 {
 	auto_facts struct facts now = { 0 };
 	auto_status struct status status = { 0 };
 	struct err why;
-	if (facts_read(a->node->host, a->node->kern, &now, &why) < 0 || status_read(&now, a->node, &status, &why) < 0)
-		progress_note(a->node->progress, "cannot publish the status of this node: %s", why.text);
+	if (facts_read(s->node.host, s->node.kern, &now, &why) < 0 || status_read(&now, &s->node, &status, &why) < 0)
+		progress_note(s->node.progress, "cannot publish the status of this node: %s", why.text);
 	else
-		publish_result(a, &now, &status, outcome, failure);
+		publish_result(s, &now, &status, outcome, failure);
 }
 
 // A freshly compiled package may turn out to be one that failed before: checked before holders are asked to end.
 static int check_target(struct transaction *r, struct err *err)
 {
-	plan_target(r->a->plan, r->a->request, r->package.manifest.digest, r->a->facts->host.build_id, &r->target);
-	auto_str char *why = plan_why_not(&r->target, r->a->request, r->a->facts, &r->journal);
+	plan_target(&r->session->plan, &r->session->plan_request, r->package.manifest.digest,
+		    r->session->facts.host.build_id, &r->target);
+	auto_str char *why = plan_why_not(&r->target, &r->session->plan_request, &r->session->facts, &r->journal);
 	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
 }
 
@@ -145,12 +146,12 @@ static int check_target(struct transaction *r, struct err *err)
 static int begin_change(struct transaction *r, const struct step *step, struct err *err)
 {
 	const char *name = plan_step_name(step->kind);
-	rollback_prepare(r->a, &r->journal, &r->target, &r->package, &r->rollback);
-	journal_begin(&r->journal, r->a->node->boot, &r->target, &r->rollback.driver);
+	rollback_prepare(r->session, &r->journal, &r->target, &r->package, &r->rollback);
+	journal_begin(&r->journal, r->session->node.boot, &r->target, &r->rollback.driver);
 	journal_step(&r->journal, name);
 	block_signals();
 	if (r->rollback.driver.version) // may take seconds, in which the old driver still serves: not part of the step
-		progress_end(r->a->node->progress, "prepare", "can roll back to driver %s %s",
+		progress_end(r->session->node.progress, "prepare", "can roll back to driver %s %s",
 			     r->rollback.driver.version, r->rollback.driver.flavour);
 	if (publish_step(r, name, step->subject, true, err) < 0 || write_intent(r, err) < 0)
 		return -1;
@@ -177,7 +178,8 @@ static int begin_step(struct transaction *r, const struct step *step, struct err
 static int undo_steps(struct transaction *r, size_t failed, struct err *err)
 {
 	for (size_t i = failed + 1; i-- > 0;) {
-		int (*undo)(struct transaction * r, struct err * err) = step_actions[r->a->plan->steps[i].kind].undo;
+		int (*undo)(struct transaction * r, struct err * err) =
+			step_actions[r->session->plan.steps[i].kind].undo;
 		if (undo && undo(r, err) < 0)
 			return -1;
 	}
@@ -216,10 +218,10 @@ static void measure_undone(struct transaction *r)
 {
 	struct err why;
 	facts_done(&r->now);
-	if (!r->rollback.driver.version || facts_read(r->a->node->host, r->a->node->kern, &r->now, &why) < 0)
+	if (!r->rollback.driver.version || facts_read(r->session->node.host, r->session->node.kern, &r->now, &why) < 0)
 		return;
 	if (transaction_check_gpus(r, &why) < 0)
-		progress_note(r->a->node->progress, "%s", why.text);
+		progress_note(r->session->node.progress, "%s", why.text);
 }
 
 static void undo_change(struct transaction *r, size_t failed, struct err *err)
@@ -229,11 +231,11 @@ static void undo_change(struct transaction *r, size_t failed, struct err *err)
 	bool is_blamed = is_target_to_blame(err), is_wedged = err->code == E_WEDGED;
 	// A driver that is loaded but not ready beats none: it is unloaded only if there is one to go back to that does
 	// better, and never while a GPU's start has not ended.
-	bool is_loaded = r->a->plan->steps[failed].kind > STEP_LOAD, is_pending = err->code == E_GPU_PENDING;
+	bool is_loaded = r->session->plan.steps[failed].kind > STEP_LOAD, is_pending = err->code == E_GPU_PENDING;
 	bool is_kept = is_loaded && (!r->rollback.driver.version || is_pending || is_gpu_fault(r, err));
-	if (!is_kept && !gpu_holds_release(r->a->holds))
-		progress_note(r->a->node->progress, "the driver has not closed every GPU yet");
-	if (!is_kept || !r->a->export || !r->a->export->is_switched)
+	if (!is_kept && !gpu_holds_release(&r->session->holds))
+		progress_note(r->session->node.progress, "the driver has not closed every GPU yet");
+	if (!is_kept || !r->session->driver_root.dir || !r->session->driver_root.is_switched)
 		step_undo_export(r);
 	if (!is_kept && !is_wedged) {
 		journal_step(&r->journal, "undo");
@@ -251,19 +253,19 @@ static void undo_change(struct transaction *r, size_t failed, struct err *err)
 	if (is_kept && !is_wedged) {
 		drop_failed_modules(r);
 		journal_left(&r->journal);
-	} else if (!is_wedged || r->a->plan->steps[failed].kind != STEP_LOAD) {
+	} else if (!is_wedged || r->session->plan.steps[failed].kind != STEP_LOAD) {
 		journal_rolled_back(&r->journal);
 	}
 	if (err->code == E_WEDGED)
-		journal_wedge(&r->journal, r->a->node->boot, err->text);
+		journal_wedge(&r->journal, r->session->node.boot, err->text);
 	write_journal(r);
 }
 
 // What is loaded now, of the plan. An optional module that failed in an earlier run of this boot is not.
 static void loaded_target(const struct transaction *r, const char *digest, struct driver_state *ret)
 {
-	const struct plan *p = r->a->plan;
-	plan_target(p, r->a->request, digest, r->a->facts->host.build_id, ret);
+	const struct plan *p = &r->session->plan;
+	plan_target(p, &r->session->plan_request, digest, r->session->facts.host.build_id, ret);
 	for (size_t i = 0; i < p->optional.count; i++)
 		if (!modules_find(&r->now.loaded, p->optional.items[i]))
 			driver_state_drop(ret, p->optional.items[i]);
@@ -282,8 +284,8 @@ static bool is_loaded_as_meant(const struct transaction *r, const struct driver_
 static bool is_adopted_anew(struct transaction *r)
 {
 	struct journal *j = &r->journal;
-	const struct driver_state *left = journal_left_loaded(j, r->a->node->boot);
-	const struct acquire *o = r->a->acquire;
+	const struct driver_state *left = journal_left_loaded(j, r->session->node.boot);
+	const struct acquire *o = &r->session->acquire;
 	const struct package *p = acquire_found(o);
 	auto_driver_state struct driver_state found = { 0 };
 	auto_package struct package stored = PACKAGE_NONE;
@@ -293,9 +295,10 @@ static bool is_adopted_anew(struct transaction *r)
 		return true;
 	}
 	// The journal of this boot knows better how it was loaded.
-	if (loaded_params_record(j, r->a->node->boot, r->a->plan->driver, module_type_name(r->a->plan->flavour)))
+	if (loaded_params_record(j, r->session->node.boot, r->session->plan.driver,
+				 module_type_name(r->session->plan.flavour)))
 		return false;
-	if (j->state != JOURNAL_IDLE || !p || !acquire_has_store(o) || !plan_has(r->a->plan, STEP_ADOPT) ||
+	if (j->state != JOURNAL_IDLE || !p || !acquire_has_store(o) || !plan_has(&r->session->plan, STEP_ADOPT) ||
 	    is_loaded_as_meant(r, &j->last_good))
 		return false;
 	const struct package_want want = { .digest = p->manifest.digest };
@@ -310,7 +313,7 @@ static bool is_adopted_anew(struct transaction *r)
 static void record_roots(const struct transaction *r)
 {
 	const char *hex = r->journal.last_good.digest;
-	const struct acquire *o = r->a->acquire;
+	const struct acquire *o = &r->session->acquire;
 	auto_store_roots struct store_roots roots = { 0 };
 	struct err ignored;
 	if (!hex || !acquire_has_store(o) ||
@@ -325,7 +328,7 @@ static void record_roots(const struct transaction *r)
 static void finish_transaction(struct transaction *r)
 {
 	struct journal *j = &r->journal;
-	bool is_unfinished = journal_is_unfinished(j, r->a->node->boot), is_good;
+	bool is_unfinished = journal_is_unfinished(j, r->session->node.boot), is_good;
 	if (r->was_open)
 		step_commit_unbind_left(r);
 	if (r->is_touched || is_unfinished) {
@@ -344,50 +347,52 @@ static void finish_transaction(struct transaction *r)
 		record_roots(r);
 }
 
-int apply_foresee(const struct apply *apply, struct err *err)
+int session_foresee(struct session *s, struct err *err)
 {
 	struct status unused = { 0 };
-	auto_transaction struct transaction r = TRANSACTION_OF(apply, &unused);
-	for (size_t i = 0; i < apply->plan->count; i++)
-		if (step_foresee(&r, &apply->plan->steps[i], err) < 0)
-			return err_wrap(err, "%s", plan_step_name(apply->plan->steps[i].kind));
+	auto_transaction struct transaction r = TRANSACTION_OF(s, &unused);
+	for (size_t i = 0; i < s->plan.count; i++)
+		if (step_foresee(&r, &s->plan.steps[i], err) < 0)
+			return err_wrap(err, "%s", plan_step_name(s->plan.steps[i].kind));
 	return 0;
 }
 
-int apply_stage(const struct apply *apply, struct err *err)
+int session_stage(struct session *s, const struct compile_gate *gate, struct err *err)
 {
 	struct status unused = { 0 };
-	auto_transaction struct transaction r = TRANSACTION_OF(apply, &unused);
-	const struct plan *plan = apply->plan;
+	auto_transaction struct transaction r = TRANSACTION_OF(s, &unused);
+	const struct plan *plan = &s->plan;
+	r.gate = gate;
 	if (transaction_open(&r, err) < 0)
 		return -1;
 	for (size_t i = 0; i < plan->count && plan->steps[i].kind <= STEP_PROVE; i++) {
 		const char *name = plan_step_name(plan->steps[i].kind);
-		progress_enter(apply->node->progress, name);
+		progress_enter(s->node.progress, name);
 		if (step_actions[plan->steps[i].kind].run(&r, &plan->steps[i], err) < 0) {
-			progress_fail(apply->node->progress);
+			progress_fail(s->node.progress);
 			return err_wrap(err, "%s", name);
 		}
 	}
 	return plan_has(plan, STEP_PROVE) ? check_target(&r, err) : 0;
 }
 
-int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
+int apply_plan(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err)
 {
-	auto_transaction struct transaction r = TRANSACTION_OF(apply, ret);
-	const struct plan *plan = apply->plan;
+	auto_transaction struct transaction r = TRANSACTION_OF(s, ret);
+	const struct plan *plan = &s->plan;
 	const char *outcome = plan_outcome_name(plan->outcome);
 	sigset_t before;
+	r.gate = gate;
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	int done = transaction_open(&r, err);
 	if (done == 0)
 		flush_journal(&r);
 	for (size_t i = 0; done == 0 && i < plan->count; i++) {
 		const struct step *step = &plan->steps[i];
-		progress_enter(apply->node->progress, plan_step_name(step->kind));
+		progress_enter(s->node.progress, plan_step_name(step->kind));
 		if (begin_step(&r, step, err) == 0 && step_actions[step->kind].run(&r, step, err) >= 0)
 			continue;
-		progress_fail(apply->node->progress);
+		progress_fail(s->node.progress);
 		err_wrap(err, "%s", plan_step_name(step->kind));
 		if (r.is_touched)
 			undo_change(&r, i, err);
@@ -396,11 +401,11 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 		done = -1;
 	}
 	if (done < 0) {
-		transaction_publish_failure(apply, outcome, err);
+		transaction_publish_failure(s, outcome, err);
 	} else {
 		finish_transaction(&r);
 		step_export_collect(&r);
-		publish_result(apply, &r.now, ret, outcome, apply->failure);
+		publish_result(s, &r.now, ret, outcome, NULL);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
@@ -412,22 +417,22 @@ static int choose_last_good(struct transaction *r, struct err *err)
 {
 	static const struct driver_state none;
 	struct journal *j = &r->journal;
-	const char *boot = r->a->node->boot;
+	const char *boot = r->session->node.boot;
 	auto_str char *loop = journal_why_not(j, boot, &j->target);
 	if (loop && journal_is_unfinished(j, boot) && !r->was_open && !driver_state_same(&j->target, &j->last_good)) {
 		struct err why;
 		err_set(&why, E_TARGET_FAILED, "%s", loop);
 		journal_failed(j, &why);
 	}
-	rollback_prepare(r->a, j, &none, &r->package, &r->rollback);
+	rollback_prepare(r->session, j, &none, &r->package, &r->rollback);
 	if (!r->rollback.driver.version)
 		return 0;
 	auto_str char *why = journal_why_not(j, boot, &r->rollback.driver);
 	if (!why)
 		return 1;
 	bool is_new = journal_skip_boot(j, boot);
-	progress_note(r->a->node->progress, "the last good driver %s is not restored: %s%s", r->rollback.driver.version,
-		      why, str_eq(j->rest, boot) ? "; the next boot tries again" : "");
+	progress_note(r->session->node.progress, "the last good driver %s is not restored: %s%s",
+		      r->rollback.driver.version, why, str_eq(j->rest, boot) ? "; the next boot tries again" : "");
 	return is_new ? write_intent(r, err) : 0;
 }
 
@@ -437,16 +442,16 @@ static int begin_recovery(struct transaction *r, struct err *err)
 {
 	static const struct driver_state none;
 	const struct driver_state *last = &r->rollback.driver;
-	const char *unfit = r->a->acquire->unfit;
+	const char *unfit = r->session->acquire.unfit;
 	struct err why;
 	if (*unfit && str_eq(last->digest, unfit))
-		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", last->version);
-	if (r->a->export && step_prepare_rollback_export(r, &why) < 0)
-		progress_note(r->a->node->progress, "the user space of driver %s is not exported: %s", last->version,
-			      why.text);
+		return err_set(err, r->failure->code, "driver %s is in the package that was refused", last->version);
+	if (r->session->driver_root.dir && step_prepare_rollback_export(r, &why) < 0)
+		progress_note(r->session->node.progress, "the user space of driver %s is not exported: %s",
+			      last->version, why.text);
 	if (step_check_rollback(r, err) < 0)
 		return -1;
-	journal_begin(&r->journal, r->a->node->boot, last, &none);
+	journal_begin(&r->journal, r->session->node.boot, last, &none);
 	journal_step(&r->journal, "back");
 	return publish_step(r, "back", last->version, true, err) < 0 ? -1 : write_intent(r, err);
 }
@@ -454,34 +459,36 @@ static int begin_recovery(struct transaction *r, struct err *err)
 static int load_last_good(struct transaction *r, struct err *err)
 {
 	auto_strv struct strv order = { 0 }, gone = { 0 };
-	gpu_holds_release(r->a->holds); // of the run that failed
-	if (modules_unload_order(&r->a->facts->loaded, &order, err) < 0 ||
-	    unload_modules(&order, r->a->node->sys, r->a->node->kern, r->a->unload_timeout_ms, &gone, err) < 0 ||
+	gpu_holds_release(&r->session->holds); // of the run that failed
+	if (modules_unload_order(&r->session->facts.loaded, &order, err) < 0 ||
+	    unload_modules(&order, r->session->node.sys, r->session->node.kern, r->session->request->unload_timeout_ms,
+			   &gone, err) < 0 ||
 	    step_undo_unload(r, err) < 0)
 		return -1;
 	step_export_rollback(r);
 	// With a GPU that does not start it is still the last good one, and better than none.
 	if (transaction_verify(r, NULL, err) < 0 && err->code != E_GPU_PENDING && !is_gpu_fault(r, err))
 		return -1;
-	progress_end(r->a->node->progress, "verify", "the last good driver, every post-condition holds");
+	progress_end(r->session->node.progress, "verify", "the last good driver, every post-condition holds");
 	return 0;
 }
 
-int apply_last_good(const struct apply *a, struct status *ret, struct err *err)
+int apply_last_good(struct session *s, const struct err *failure, struct status *ret, struct err *err)
 {
-	auto_transaction struct transaction r = TRANSACTION_OF(a, ret);
+	auto_transaction struct transaction r = TRANSACTION_OF(s, ret);
 	struct err owned;
 	sigset_t before;
 	auto_served_gpus struct gpus served = { 0 };
 	enum module_type flavour = MODULE_TYPE_AUTO;
+	r.failure = failure;
 	if (transaction_open(&r, err) < 0)
 		return -1;
 	module_type_parse(r.journal.last_good.flavour, &flavour);
-	gpu_support_served(&a->facts->gpus, r.journal.last_good.version, flavour, &served);
-	if (journal_is_wedged(&r.journal, a->node->boot) || (a->facts->loaded.version && !r.was_open) ||
+	gpu_support_served(&s->facts.gpus, r.journal.last_good.version, flavour, &served);
+	if (journal_is_wedged(&r.journal, s->node.boot) || (s->facts.loaded.version && !r.was_open) ||
 	    gpus_check_owner(&served, false, &owned) < 0) // another driver has a GPU
 		return 0;
-	state_dir_init(&a->acquire->memory, a->node, true); // no driver is at risk
+	state_dir_init(&s->acquire.memory, &s->node, true); // no driver is at risk
 	flush_journal(&r);
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	int done = choose_last_good(&r, err);
@@ -495,18 +502,18 @@ int apply_last_good(const struct apply *a, struct status *ret, struct err *err)
 		if (done == 0)
 			journal_succeeded(&r.journal);
 		else if (err->code == E_WEDGED)
-			journal_wedge(&r.journal, a->node->boot, err->text);
+			journal_wedge(&r.journal, s->node.boot, err->text);
 		else
 			journal_rolled_back(&r.journal);
 		write_journal(&r);
 	}
 	if (done < 0) {
-		if (a->export && !a->export->is_switched) // prepared for a driver that is not loaded
+		if (s->driver_root.dir && !s->driver_root.is_switched) // prepared for a driver that is not loaded
 			step_undo_export(&r);
-		transaction_publish_failure(a, "back", err);
+		transaction_publish_failure(s, "back", err);
 	} else {
 		step_export_collect(&r);
-		publish_result(a, &r.now, ret, "back", a->failure);
+		publish_result(s, &r.now, ret, "back", failure);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done < 0 ? -1 : 1;

@@ -9,10 +9,10 @@
 enum { BROKEN_KEEPS_S = 300 };
 
 // Where there are NVSwitches, the fabric manager comes up after this run, and until then no GPU answers as it will.
-static struct gpu_check gpu_check_of(const struct apply *a, const struct facts *facts, enum gpu_level deepest)
+static struct gpu_check gpu_check_of(struct session *s, const struct facts *facts, enum gpu_level deepest)
 {
-	const struct gpu_start start = { .node = a->node, .facts = facts, .timeout_ms = a->gpus.timeout_ms };
-	if (a->gpus.is_start_only || gpus_count_ours(&facts->gpus, GPU_SWITCH))
+	const struct gpu_start start = { .node = &s->node, .facts = facts, .timeout_ms = s->request->gpus.timeout_ms };
+	if (s->request->gpus.is_start_only || gpus_count_ours(&facts->gpus, GPU_SWITCH))
 		deepest = GPU_START;
 	else if (deepest == GPU_COMPUTE && !modules_find(&facts->loaded, "nvidia_uvm"))
 		deepest = GPU_ANSWER;
@@ -21,32 +21,33 @@ static struct gpu_check gpu_check_of(const struct apply *a, const struct facts *
 
 static void keep_record(const struct transaction *r, const struct gpu_record *record)
 {
-	const struct apply *a = r->a;
+	struct session *s = r->session;
 	struct err why;
-	if (gpu_record_write(a->node->host, a->node->state, a->node->boot, record, &why) < 0)
-		progress_note(a->node->progress, "cannot record how the GPUs are: %s", why.text);
+	if (gpu_record_write(s->node.host, s->node.state, s->node.boot, record, &why) < 0)
+		progress_note(s->node.progress, "cannot record how the GPUs are: %s", why.text);
 }
 
 int transaction_measure_before(struct transaction *r, struct err *err)
 {
 	auto_gpu_holds struct gpu_holds holds = { 0 };
-	const struct apply *a = r->a;
-	if (a->gpus.is_off || !a->facts->loaded.version || !plan_has(a->plan, STEP_UNLOAD) || r->is_before_known)
+	struct session *s = r->session;
+	if (s->request->gpus.is_off || !s->facts.loaded.version || !plan_has(&s->plan, STEP_UNLOAD) ||
+	    r->is_before_known)
 		return 0;
-	const struct gpu_check check = gpu_check_of(a, a->facts, GPU_ANSWER); // somebody may compute
-	progress_enter(a->node->progress, "gpus");
+	const struct gpu_check check = gpu_check_of(s, &s->facts, GPU_ANSWER); // somebody may compute
+	progress_enter(s->node.progress, "gpus");
 	if (gpu_record_measure(&check, &r->before, &holds, err) < 0)
 		return err_wrap(err, "before the change");
 	r->is_before_known = true;
 	auto_str char *text = gpu_results_text(&r->before.results);
 	if (gpu_results_count(&r->before.results, GPU_PENDING) || !gpu_holds_release(&holds)) {
-		r->before.allowed = a->gpus.allowed_missing;
+		r->before.allowed = s->request->gpus.allowed_missing;
 		keep_record(r, &r->before); // until they are measured again the node is not ready
 		err_set(err, E_GPU_PENDING, "before the change: %s", text);
 		return err_next(err, "nothing was changed; see what the GPU hangs in (`dmesg | grep NVRM`), drain the "
 				     "node and reboot it");
 	}
-	progress_end(a->node->progress, "gpus", "before the change: %s", text);
+	progress_end(s->node.progress, "gpus", "before the change: %s", text);
 	return 0;
 }
 
@@ -70,7 +71,7 @@ static bool is_driver_at_fault(const struct transaction *r, const struct gpu_res
 	struct err ignored;
 	if (!r->is_before_known && driver_state_same(&r->target, &r->journal.last_good))
 		return false;
-	gpu_record_last(r->a->node->state, &last, &ignored);
+	gpu_record_last(r->session->node.state, &last, &ignored);
 	// What an attempt at this very driver measured that was cut off is no look before it.
 	if (!r->is_before_known && gpu_record_is_of(&last, r->target.version, r->target.flavour))
 		gpu_record_done(&last);
@@ -92,7 +93,7 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 	const struct gpu_results *g = &record->results;
 	bool is_good = gpu_results_count(g, GPU_WORKS) + gpu_results_count(g, GPU_EXCLUDED) == g->count;
 	if (r->is_touched || record->is_waived || !gpu_record_is_valid(record, l) ||
-	    root_list(r->a->node->kern, "proc/driver/nvidia/gpus", &there, &ignored) < 0)
+	    root_list(r->session->node.kern, "proc/driver/nvidia/gpus", &there, &ignored) < 0)
 		return false;
 	for (size_t i = 0; i < there.count; i++)
 		if (!gpu_results_find(g, there.items[i]))
@@ -108,13 +109,13 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 
 static int measure_now(struct transaction *r, struct gpu_record *ret, struct err *err)
 {
-	const struct apply *a = r->a;
+	struct session *s = r->session;
 	// Of what was just loaded nobody has anything open; a running job must not meet another context.
-	const struct gpu_check check = gpu_check_of(a, &r->now, r->is_touched ? GPU_COMPUTE : GPU_ANSWER);
-	progress_enter(a->node->progress, "gpus");
-	if (gpu_record_measure(&check, ret, a->holds, err) < 0)
+	const struct gpu_check check = gpu_check_of(s, &r->now, r->is_touched ? GPU_COMPUTE : GPU_ANSWER);
+	progress_enter(s->node.progress, "gpus");
+	if (gpu_record_measure(&check, ret, &s->holds, err) < 0)
 		return -1;
-	ret->allowed = a->gpus.allowed_missing;
+	ret->allowed = s->request->gpus.allowed_missing;
 	bool is_at_fault = is_driver_at_fault(r, &ret->results); // by the record that is replaced now
 	keep_record(r, ret);
 	r->is_gpu_at_fault = !is_at_fault;
@@ -123,25 +124,25 @@ static int measure_now(struct transaction *r, struct gpu_record *ret, struct err
 	if (gpu_record_check(ret, err) < 0)
 		return -1;
 	auto_str char *text = gpu_results_text(&ret->results);
-	progress_end(a->node->progress, "gpus", "%s", text);
+	progress_end(s->node.progress, "gpus", "%s", text);
 	return 0;
 }
 
 int transaction_check_gpus(struct transaction *r, struct err *err)
 {
 	auto_gpu_record struct gpu_record record = { 0 }, now = { 0 };
-	const struct apply *a = r->a;
+	struct session *s = r->session;
 	struct err ignored;
 	bool is_changed = false;
 	if (!r->now.loaded.version)
 		return 0;
-	if (a->gpus.is_off)
-		return gpu_record_waive(a->node->host, a->node->boot, &r->now.loaded, err) < 0 ? -1 : 1;
-	if (gpu_record_read(a->node->host, a->node->boot, &record, &ignored) <= 0 || !is_known(r, &record))
+	if (s->request->gpus.is_off)
+		return gpu_record_waive(s->node.host, s->node.boot, &r->now.loaded, err) < 0 ? -1 : 1;
+	if (gpu_record_read(s->node.host, s->node.boot, &record, &ignored) <= 0 || !is_known(r, &record))
 		return measure_now(r, &now, err) < 0 ? err_wrap(err, "gpus") : 1;
 	r->is_gpu_at_fault = true;
-	if (record.allowed != a->gpus.allowed_missing) {
-		record.allowed = a->gpus.allowed_missing;
+	if (record.allowed != s->request->gpus.allowed_missing) {
+		record.allowed = s->request->gpus.allowed_missing;
 		keep_record(r, &record);
 		is_changed = true;
 	}

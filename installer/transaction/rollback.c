@@ -97,30 +97,30 @@ static bool is_loaded_package(const struct facts *f, const struct package *p)
 }
 
 // 1 = from the store. The digest alone decides: the package may have been made for another kernel.
-static int find_stored_files(const struct apply *a, const struct package *have, struct rollback *b, struct err *err)
+static int find_stored_files(struct session *s, const struct package *have, struct rollback *b, struct err *err)
 {
-	const struct facts *f = a->facts;
+	const struct facts *f = &s->facts;
 	const struct driver_state *d = &b->driver;
 	struct package_want want = { .digest = d->digest,
 				     .driver = d->version,
 				     .flavour = d->flavour,
 				     .release = d->digest ? NULL : f->host.release,
 				     .build_id = d->digest ? NULL : f->host.build_id };
-	if (!acquire_has_store(a->acquire))
+	if (!acquire_has_store(&s->acquire))
 		return 0;
-	int r = package_find(&a->acquire->store.layout, &want, &b->package, NULL, err);
+	int r = package_find(&s->acquire.store.layout, &want, &b->package, NULL, err);
 	if (r <= 0 || (!d->digest && !is_loaded_package(f, &b->package))) {
 		package_done(&b->package);
 		return r < 0 ? -1 : 0;
 	}
-	a->acquire->is_back = true;
-	r = acquire_check_trust(a->acquire, b->package.manifest.digest, err);
-	a->acquire->is_back = false;
+	s->acquire.is_back = true;
+	r = acquire_check_trust(&s->acquire, b->package.manifest.digest, err);
+	s->acquire.is_back = false;
 	if (r < 0)
 		return err_wrap(err, "%s", err_info(err->code)->name);
 	bool is_unpacked = have->dir.fd >= 0 && str_eq(have->manifest.digest, b->package.manifest.digest);
-	if (!is_unpacked && state_dir_stage(&a->acquire->memory, &a->acquire->store.layout, a->acquire->fetch.state,
-					    &b->package, err) < 0)
+	if (!is_unpacked &&
+	    state_dir_stage(&s->acquire.memory, &s->acquire.store.layout, s->acquire.fetch.state, &b->package, err) < 0)
 		return -1;
 	b->shared = is_unpacked ? &have->dir : NULL;
 	for (size_t i = 0; i < b->package.count; i++)
@@ -138,14 +138,14 @@ static bool is_file_of(const struct root *host, const struct loaded_module *m)
 }
 
 // A driver that was loaded from the host's own tree is restored from there.
-static int find_on_host(const struct apply *a, struct rollback *b)
+static int find_on_host(struct session *s, struct rollback *b)
 {
-	const struct modules *l = &a->facts->loaded;
+	const struct modules *l = &s->facts.loaded;
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
 		if (!has_driver_module(&b->driver, m->name))
 			continue;
-		if (!m->file || !is_file_of(a->node->host, m)) {
+		if (!m->file || !is_file_of(s->node.host, m)) {
 			strv_done(&b->files);
 			return 0;
 		}
@@ -154,29 +154,29 @@ static int find_on_host(const struct apply *a, struct rollback *b)
 	return b->files.count == b->driver.modules.count;
 }
 
-void rollback_prepare(const struct apply *a, const struct journal *j, const struct driver_state *target,
+void rollback_prepare(struct session *s, const struct journal *j, const struct driver_state *target,
 		      const struct package *have, struct rollback *ret)
 {
 	auto_rollback struct rollback b = ROLLBACK_NONE;
 	struct err why = { .text = "its modules are neither in a package of this node nor on the host" };
-	choose_rollback_driver(a->facts, j, target, &b.driver);
+	choose_rollback_driver(&s->facts, j, target, &b.driver);
 	if (!b.driver.version)
 		return;
-	int stored = find_stored_files(a, have, &b, &why);
+	int stored = find_stored_files(s, have, &b, &why);
 	if (stored <= 0)
 		package_done(&b.package); // then its files come from the host
-	if (stored <= 0 && !find_on_host(a, &b)) {
-		progress_note(a->node->progress, "no way back to driver %s: %s", b.driver.version, why.text);
+	if (stored <= 0 && !find_on_host(s, &b)) {
+		progress_note(s->node.progress, "no way back to driver %s: %s", b.driver.version, why.text);
 		return;
 	}
 	*ret = b;
 	b = ROLLBACK_NONE;
 }
 
-int rollback_load(const struct apply *a, const struct rollback *b, struct err *err)
+int rollback_load(struct session *s, const struct rollback *b, struct err *err)
 {
 	auto_module_set struct module_set set = { 0 };
-	const struct root *dir = b->shared ? b->shared : b->package.count ? &b->package.dir : a->node->host;
+	const struct root *dir = b->shared ? b->shared : b->package.count ? &b->package.dir : s->node.host;
 	if (module_set_read(dir, &b->files, &set, err) < 0)
 		return -1;
 	size_t *order = mem_alloc(set.count * sizeof(*order));
@@ -184,11 +184,11 @@ int rollback_load(const struct apply *a, const struct rollback *b, struct err *e
 	for (size_t i = 0; any >= 0 && i < set.count; i++) {
 		const struct module *m = &set.items[order[i]];
 		auto_str char *params = module_params_known(m, driver_state_params(&b->driver, m->name));
-		int r = load_module(a->node->sys, a->node->kern, m, params, a->load_timeout_ms, err);
+		int r = load_module(s->node.sys, s->node.kern, m, params, s->request->load_timeout_ms, err);
 		if (r < 0 && (err->code == E_WEDGED || !optional_modules_is(m->name)))
 			any = -1;
 		else if (r < 0)
-			progress_note(a->node->progress, "%s was not reloaded, and the driver works without it: %s",
+			progress_note(s->node.progress, "%s was not reloaded, and the driver works without it: %s",
 				      m->name, err->text);
 		else
 			any |= r > 0;

@@ -9,6 +9,7 @@
 #include "host/modules.h"
 #include "journal/node_lock.h"
 #include "next_kernel/boot_candidates.h"
+#include "transaction/transaction_internal.h"
 
 #include <stdio.h>
 
@@ -439,7 +440,7 @@ static int make_plan(struct session *s, struct err *err)
 	return -1;
 }
 
-static struct compile_request session_compile(const struct session *s)
+struct compile_request session_compile(const struct session *s)
 {
 	const struct session_request *request = s->request;
 	return (struct compile_request){
@@ -518,40 +519,10 @@ static int make_session_plan(struct session *s, struct err *err)
 	return 0;
 }
 
-static void fill_apply(struct session *s, const struct compile_gate *gate, struct compile_request *compile,
-		       struct apply *ret)
-{
-	const struct session_request *request = s->request;
-	*compile = session_compile(s);
-	*ret = (struct apply){
-		.node = &s->node,
-		.facts = &s->facts,
-		.request = &s->plan_request,
-		.plan = &s->plan,
-		.acquire = &s->acquire,
-		.export = s->driver_root.dir ? &s->driver_root : NULL,
-		.compile = compile,
-		.gate = gate,
-		.cdi = request->cdi,
-		.imex_channels = request->imex_channels,
-		.is_kept = request->has_daemons,
-		.gpus = request->gpus,
-		.holds = &s->holds,
-		.is_unproven_allowed = request->is_unproven_allowed,
-		.is_payload_elsewhere = request->is_payload_elsewhere,
-		.compared = &s->compared,
-		.load_timeout_ms = request->load_timeout_ms,
-		.unload_timeout_ms = request->unload_timeout_ms,
-		.holders_timeout_ms = request->holders_timeout_ms,
-	};
-}
-
 static void recover_session(struct session *s, const char *outcome, struct err *err)
 {
 	const struct session_request *request = s->request;
 	struct fetch *fetch = &s->acquire.fetch;
-	struct compile_request compile;
-	struct apply apply;
 	struct err why;
 	auto_status struct status status = { 0 };
 	bool ignored;
@@ -560,8 +531,6 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 		request->blame(err);
 	if (s->state.fd >= 0 && open_driver_root(s, &ignored, &why) < 0)
 		progress_note(&s->progress, "no user space is exported: %s", why.text);
-	fill_apply(s, NULL, &compile, &apply);
-	apply.failure = err;
 	if (s->state.fd >= 0 && err->code != E_MODULE_BUSY) { // busy: another process loads or unloads
 		fetch->state = &s->state;
 		if (!fetch->now_trusted && !request->is_unverified) { // it failed before the repositories were opened
@@ -571,7 +540,7 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 		modules_done(&s->facts.loaded);
 		if (modules_read(s->node.host, s->node.kern, s->node.release, &s->facts.loaded, &why) >= 0 &&
 		    acquire_open_store(&s->acquire, &why) >= 0)
-			r = apply_last_good(&apply, &status, &why);
+			r = apply_last_good(s, err, &status, &why);
 	}
 	size_t len = strlen(err->text);
 	if (r > 0)
@@ -580,7 +549,7 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 		snprintf(err->text + len, sizeof(err->text) - len,
 			 "; and the last good driver could not be brought back (%s)", why.text);
 	else if (outcome && err->code != E_USAGE) // a slip of the fingers says nothing about the node, a file does
-		transaction_publish_failure(&apply, outcome, err);
+		transaction_publish_failure(s, outcome, err);
 }
 
 int session_open(const struct session_request *request, bool is_change, struct session *ret, struct err *err)
@@ -626,22 +595,6 @@ void session_done(struct session *s)
 	close_fdp(&s->lock);
 }
 
-int session_foresee(struct session *s, struct err *err)
-{
-	struct compile_request compile;
-	struct apply apply;
-	fill_apply(s, NULL, &compile, &apply);
-	return apply_foresee(&apply, err);
-}
-
-int session_stage(struct session *s, const struct compile_gate *gate, struct err *err)
-{
-	struct compile_request compile;
-	struct apply apply;
-	fill_apply(s, gate, &compile, &apply);
-	return apply_stage(&apply, err);
-}
-
 // Removes an export that is no longer requested, or has moved.
 static int withdraw_driver_root(struct session *s, struct err *err)
 {
@@ -660,16 +613,13 @@ static int withdraw_driver_root(struct session *s, struct err *err)
 
 int session_apply(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err)
 {
-	struct compile_request compile;
-	struct apply apply;
-	fill_apply(s, gate, &compile, &apply);
 	if (s->at_hand.payload && !s->at_hand.export_why &&
 	    driver_root_confirm(&s->driver_root, &s->driver_root_request, err) < 0)
 		return -1;
 	// If nothing is exported any more, the withdrawal comes first: what is measured then is what stays.
 	if (!s->driver_root.dir && withdraw_driver_root(s, err) < 0)
 		return -1;
-	if (apply_plan(&apply, ret, err) == 0)
+	if (apply_plan(s, gate, ret, err) == 0)
 		return withdraw_driver_root(s, err);
 	recover_session(s, NULL, err);
 	return -1;

@@ -5,8 +5,21 @@
 // Costly work is skipped when it is not needed. Without an NVIDIA function there is no lock, no state directory and no
 // repository (R-P11); with the requested driver loaded no repository is asked and no source opened.
 #pragma once
+#include "acquire/acquire.h"
+#include "acquire/compile.h"
 #include "base/file/scratch.h"
-#include "transaction/apply.h"
+#include "driver_root/driver_root.h"
+#include "gpu_check/gpu_start.h"
+#include "kmod/module/proof.h"
+#include "plan/plan.h"
+#include "status/status.h"
+
+struct gpu_demand {
+	bool is_off;              // the GPUs are not measured: ready says that the modules are there
+	bool is_start_only;       // they are opened, and not asked further
+	int timeout_ms;           // of one GPU's start; 0 = GPU_START_TIMEOUT_MS
+	unsigned allowed_missing; // how many may be broken on a node that is ready
+};
 
 struct session_request {             // borrowed, until session_done()
 	const struct node *node;     // its .boot, .release, .state and .progress are not read
@@ -35,7 +48,7 @@ struct session_request {             // borrowed, until session_done()
 	const char *driver_root_default; // else here; NULL = nowhere
 	const char *cdi;                 // see cdi_spec_file_update()
 	unsigned imex_channels, jobs, compile_timeout_s;
-	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // see struct apply
+	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // load: see load_module()
 	struct gpu_demand gpus;
 	bool is_compile_forbidden, is_unproven_allowed, is_rt_allowed, is_cache_off, is_retry;
 	bool has_daemons;          // the driver's daemons will be started
@@ -98,5 +111,10 @@ void session_done(struct session *s);
 			   .source = { .root = ROOT_NONE } })
 // gate: NULL = this node compiles for itself.
 int session_apply(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err); // locked
-int session_foresee(struct session *s, struct err *err);                                // see apply_foresee()
-int session_stage(struct session *s, const struct compile_gate *gate, struct err *err); // see apply_stage()
+// Of a plan that is only shown: what its run would refuse before it fetches, compiles or touches anything, as far as
+// that can be read: rights, firmware, room, and on a kernel that takes only signed modules those of a package that is
+// on this machine. Uses up what was found.
+int session_foresee(struct session *s, struct err *err);
+// The long part of a plan, which touches nothing: fetch or compile, keep in the store, and prove. Runs without the
+// node's lock, so that other changes of this node need not wait.
+int session_stage(struct session *s, const struct compile_gate *gate, struct err *err);

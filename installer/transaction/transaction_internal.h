@@ -5,7 +5,7 @@
 #include "holders/unbind.h"
 #include "host/module_set.h"
 #include "journal/journal.h"
-#include "transaction/apply.h"
+#include "transaction/session.h"
 
 // The way back: which driver is restored if a change fails, with its module files complete before anything is touched.
 // It needs no network: the files are in the node's store, or the host's own.
@@ -22,17 +22,19 @@ void rollback_done(struct rollback *b);
 // What the kernel has now; after an interrupted change in this boot, what it had before; with no driver loaded, the
 // last good one. Never the target itself. One that cannot be restored is reported (progress_note) and counts as none.
 // have: the target's package, which may be the same (other parameters); it outlives ret.
-void rollback_prepare(const struct apply *a, const struct journal *j, const struct driver_state *target,
+void rollback_prepare(struct session *s, const struct journal *j, const struct driver_state *target,
 		      const struct package *have, struct rollback *ret);
 // Loads its modules that are not loaded, with the parameters they had. 1 = some were loaded, 0 = all were there
 // already.
-int rollback_load(const struct apply *a, const struct rollback *b, struct err *err);
+int rollback_load(struct session *s, const struct rollback *b, struct err *err);
 
 // What a run knows beyond its plan.
 struct transaction {
-	const struct apply *a;
-	struct package package;     // being installed: in the node's store, and unpacked
-	struct driver_state target; // the same with its parameters, as in the journal
+	struct session *session;         // whose plan runs
+	const struct compile_gate *gate; // NULL = this node compiles for itself
+	const struct err *failure;       // of apply_last_good(): why the last good driver is restored
+	struct package package;          // being installed: in the node's store, and unpacked
+	struct driver_state target;      // the same with its parameters, as in the journal
 	struct journal journal;
 	struct rollback rollback;       // prepared before anything is touched
 	bool was_open;                  // this boot was in the middle of a change already
@@ -50,10 +52,20 @@ struct transaction {
 	struct status *status;
 	struct facts now; // when status was measured
 };
-#define TRANSACTION_OF(apply, ret) \
-	((struct transaction){ .a = (apply), .package = PACKAGE_NONE, .rollback = ROLLBACK_NONE, .status = (ret) })
+#define TRANSACTION_OF(s, ret) \
+	((struct transaction){ .session = (s), .package = PACKAGE_NONE, .rollback = ROLLBACK_NONE, .status = (ret) })
 void transaction_done(struct transaction *r);
 #define auto_transaction __attribute__((cleanup(transaction_done)))
+
+// Runs a plan step by step; after a failure undoes, last step first, what this run changed in the kernel. The node's
+// lock must be held. ret is the status measured at the end. A failure before the first unload or load has changed
+// nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
+int apply_plan(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err);
+// When no driver is loaded, or a change was interrupted in this boot: restores what was loaded before, or the last good
+// driver, from the node's own store, journaled as any change. failure: why. There need not be a plan; the session's
+// facts must be current. 1 = it is loaded again, 0 = nothing to do, or nothing to restore.
+int apply_last_good(struct session *s, const struct err *failure, struct status *ret, struct err *err);
+struct compile_request session_compile(const struct session *s); // of STEP_COMPILE; some members are the step's
 
 struct step_action {
 	int (*run)(struct transaction *r, const struct step *step, struct err *err);
@@ -83,6 +95,8 @@ void step_export_rollback(struct transaction *r);
 // The store keeps what is in use and what last made the node ready. A failed record must not fail a working node.
 void transaction_remember(const struct transaction *r, const char *digest,
 			  int (*set)(const struct store *s, const char *hex, struct err *err));
+// For a run that ended before any of these: publishes the node's status and the failure (status_file.h).
+void transaction_publish_failure(struct session *s, const char *outcome, const struct err *failure);
 // Measures the node. plan: the result must match it; NULL = any working driver will do.
 int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err);
 // Before a driver that is loaded is replaced: which GPUs work. E_GPU_PENDING: one of them hangs, and the driver stays.

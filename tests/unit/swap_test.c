@@ -21,15 +21,32 @@ static int hang_in_uvm(const struct sys *s, const char *name)
 	return 0;
 }
 
+// On a node with kernel 6.1.
+static void make_session(struct session *s, const struct session_request *request, const struct sys *sys)
+{
+	*s = SESSION_NONE;
+	s->request = request;
+	s->facts.host.release = str_dup("6.1");
+	s->facts.host.boot_id = str_dup("b");
+	s->plan_request.params = &s->params;
+	s->node = (struct node){ .host = &folder.root,
+				 .kern = &folder.root,
+				 .sys = sys,
+				 .release = s->facts.host.release,
+				 .boot = s->facts.host.boot_id,
+				 .progress = &s->progress };
+}
+
 static void unload_that_hangs_is_the_last(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
 	const struct sys sys = { .module_unload = hang_in_uvm };
-	const struct node node = { .kern = &folder.root, .sys = &sys };
-	struct apply apply = { .node = &node, .unload_timeout_ms = 1000 };
-	auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
+	const struct session_request request = { .unload_timeout_ms = 1000 };
+	auto_session struct session s = SESSION_NONE;
+	auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
 	folder_make(&folder);
+	make_session(&s, &request, &sys);
 	strv_add(&r.loaded, str_dup("nvidia"));
 	strv_add(&r.loaded, str_dup("nvidia_uvm"));
 	strv_add(&r.loaded, str_dup("nvidia_modeset"));
@@ -92,26 +109,14 @@ static void only_the_core_counts(void **state)
 		const struct step step = { .kind = STEP_LOAD, .subject = (char[]){ "all" } };
 		const struct sys sys = { .module_load_data = refuse };
 		struct err err = { 0 };
-		auto_module_params struct module_params params = { 0 };
-		auto_plan struct plan plan = { 0 };
-		auto_progress struct progress progress = { 0 };
-		struct facts facts = { .host = { .release = (char[]){ "6.1" }, .boot_id = (char[]){ "b" } } };
-		struct request request = { .params = &params };
+		const struct session_request request = { 0 };
+		auto_session struct session s = SESSION_NONE;
+		auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
 		folder_make(&folder);
-		struct acquire acquire = ACQUIRE_NONE;
-		const struct node node = { .host = &folder.root,
-					   .kern = &folder.root,
-					   .sys = &sys,
-					   .release = "6.1",
-					   .boot = "b",
-					   .progress = &progress };
-		struct apply apply = {
-			.acquire = &acquire, .node = &node, .facts = &facts, .request = &request, .plan = &plan
-		};
-		auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
+		make_session(&s, &request, &sys);
 		if (!rows[i].is_demanded)
-			strv_add(&plan.optional, str_dup("nvidia-modeset"));
-		assert_int_equal(module_params_add_option(&params, "nvidia-modeset:a=1", &err), 0);
+			strv_add(&s.plan.optional, str_dup("nvidia-modeset"));
+		assert_int_equal(module_params_add_option(&s.params, "nvidia-modeset:a=1", &err), 0);
 		driver_state_set_params(&r.target, "nvidia_modeset", "a=1");
 		make_set(&r);
 		refused = rows[i].refused;
@@ -146,26 +151,12 @@ static void a_load_that_hangs_is_not_spared(void **state)
 	const struct step step = { .kind = STEP_LOAD, .subject = (char[]){ "all" } };
 	const struct sys sys = { .module_load_data = hang_in_modeset };
 	struct err err = { 0 };
-	auto_plan struct plan plan = { 0 };
-	auto_progress struct progress progress = { 0 };
-	struct facts facts = { .host = { .release = (char[]){ "6.1" }, .boot_id = (char[]){ "b" } } };
-	struct request request = { 0 };
-	struct acquire acquire = ACQUIRE_NONE;
-	const struct node node = { .host = &folder.root,
-				   .kern = &folder.root,
-				   .sys = &sys,
-				   .release = "6.1",
-				   .boot = "b",
-				   .progress = &progress };
-	struct apply apply = { .acquire = &acquire,
-			       .node = &node,
-			       .facts = &facts,
-			       .request = &request,
-			       .plan = &plan,
-			       .load_timeout_ms = 500 };
-	auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
+	const struct session_request request = { .load_timeout_ms = 500 };
+	auto_session struct session s = SESSION_NONE;
+	auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
 	folder_make(&folder);
-	strv_add(&plan.optional, str_dup("nvidia-modeset"));
+	make_session(&s, &request, &sys);
+	strv_add(&s.plan.optional, str_dup("nvidia-modeset"));
 	make_set(&r);
 	assert_int_equal(step_actions[STEP_LOAD].run(&r, &step, &err), -1);
 	assert_int_equal(err.code, E_WEDGED);
