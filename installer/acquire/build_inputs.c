@@ -90,10 +90,10 @@ json_t *build_inputs_predicate(const struct compile_request *request, const stru
 		auto_str char *name = str_fmt("%s%s", STATEMENT_CORE, done->core.keys.items[i].core->module);
 		add_input(inputs, name, done->core.digests[i], NULL);
 	}
-	json_t *external =
-		json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "driver", json_text(key->driver), "flavour",
-			  json_text(key->flavour), "kernel", json_text(key->release), "arch", json_text(key->arch),
-			  "modules", json_strv(&key->modules), "allowRealTime", request->is_rt_allowed && tree->is_rt);
+	json_t *external = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "driver", json_text(key->driver), "flavour",
+				     json_text(key->flavour), "kernel", json_text(key->release), "arch",
+				     json_text(key->arch), "modules", json_strv(&key->modules), "allowRealTime",
+				     request->options.is_rt_allowed && tree->is_rt);
 	json_t *internal =
 		json_pack("{s:s*, s:s*, s:s*, s:s*}", "kernelBuildId", key->build_id, "compiler", key->compiler,
 			  "moduleSigner", key->signer, "sourceDateEpoch", getenv("SOURCE_DATE_EPOCH"));

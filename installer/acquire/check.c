@@ -85,12 +85,12 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 	    (gpu_support_choose(w->gpus, source->version, w->flavour, source->flavours, &flavour, NULL, err) < 0 ||
 	     recipe_check(source, flavour, w->modules, tree, err) < 0))
 		return -1;
-	if (tree->is_rt && !w->is_rt_allowed)
+	if (tree->is_rt && !w->options.is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,
 			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
 			       tree->release);
-	if (source && (patches_check_removed(w->patches, source, flavour, tree, err) < 0 ||
-		       patches_choose(w->patches, source, flavour, tree, &patches, err) < 0))
+	if (source && (patches_check_removed(w->options.patches, source, flavour, tree, err) < 0 ||
+		       patches_choose(w->options.patches, source, flavour, tree, &patches, err) < 0))
 		return -1;
 	auto_str char *compiler = toolchain_wanted(tree);
 	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 &&

@@ -5,6 +5,7 @@
 #include "base/process/sys.h"
 #include "host/gpu_support.h"
 #include "kmod/kernel_tree/headers.h"
+#include "kmod/source/build_options.h"
 #include "kmod/source/source.h"
 #include "precompiled/package/package.h"
 
@@ -29,8 +30,7 @@ struct check_request {
 	const struct gpus *gpus;
 	const struct node
 		*node; // .sys: whose kernel is asked about signatures, if it is the running one; NULL = is not
-	const struct root *patches;
-	bool is_rt_allowed;
+	struct build_options options;
 };
 
 struct check_result {

@@ -259,7 +259,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 	    make_work(request, base, &parent, &work, err) < 0)
 		return -1;
 	auto_fd int cache_lock = -1;
-	if (!request->is_cache_off) // beside the scratch, so that both can be bind mounted
+	if (!request->options.is_cache_off) // beside the scratch, so that both can be bind mounted
 		build_cache_open(&parent, &cache, &cache_lock);
 	auto_str char *log = str_fmt(COMPILE_LOGS "/%s-%s-%s.log", request->source->version, module_type_name(flavour),
 				     request->release);
@@ -273,14 +273,11 @@ static int build_with(const struct compile_request *request, const struct tree *
 		.source = request->source,
 		.flavour = flavour,
 		.modules = &modules,
-		.patches = request->patches,
+		.options = request->options,
 		.base = base,
 		.kern = request->node->kern,
-		.jobs = request->jobs,
-		.timeout_s = request->timeout_s,
-		.is_rt_allowed = request->is_rt_allowed,
 		.cache = cache.fd < 0 ? NULL : &cache,
-		.cores = request->is_cache_off ? NULL : request->cores,
+		.cores = request->options.is_cache_off ? NULL : request->cores,
 		.is_core_only = request->is_core_only,
 		.work = &work.root,
 		.output = output,
@@ -399,7 +396,7 @@ static int compile_source(const struct compile_request *request, const struct mo
 	progress_enter(progress, "compile");
 	if (gpu_support_choose(request->gpus, source->version, request->flavour, source->flavours, &flavour, NULL,
 			       err) < 0 ||
-	    patches_check_removed(request->patches, source, flavour, tree, err) < 0 ||
+	    patches_check_removed(request->options.patches, source, flavour, tree, err) < 0 ||
 	    build_inputs_open(request, tree, &inputs, err) < 0 ||
 	    scratch_make(request->node->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, inputs, &done, err) < 0)
@@ -436,7 +433,7 @@ static int refuse_known_failure(const struct compile_request *request, const str
 	enum module_type flavour = (enum module_type)peek.flavours;
 	return recipe_check(&peek, flavour, request->modules, tree, err) < 0 ?
 		       -1 :
-		       patches_check_removed(request->patches, &peek, flavour, tree, err);
+		       patches_check_removed(request->options.patches, &peek, flavour, tree, err);
 }
 
 // What needs a kernel's headers and an opened source. ret_source is used if the request has none.
@@ -515,18 +512,17 @@ char *compile_core_plan(const struct compile_request *request, const struct tree
 {
 	auto_build_outcome struct build_outcome done = { 0 };
 	auto_root struct root cache = ROOT_NONE;
-	const struct core_offer *offer = request->is_cache_off ? NULL : request->cores;
+	const struct core_offer *offer = request->options.is_cache_off ? NULL : request->cores;
 	const struct build_request bw = { .tree = tree,
 					  .source = request->source,
 					  .flavour = MODULE_TYPE_OPEN,
 					  .modules = request->modules,
-					  .patches = request->patches,
-					  .is_rt_allowed = request->is_rt_allowed,
+					  .options = request->options,
 					  .is_core_only = true };
 	struct err ignored;
 	if (!core_is_needed(request->source, MODULE_TYPE_OPEN) || build_preflight(&bw, &done, &ignored) < 0)
 		return NULL;
-	if (!request->is_cache_off)
+	if (!request->options.is_cache_off)
 		root_sub(request->node->state, "cache", &cache, &ignored);
 	struct core_outcome *made = &done.core;
 	char *ret = NULL;
@@ -571,14 +567,13 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 	    compile_target_headers(request->node->host, request->node->state, request->headers, request->offer,
 				   request->release, request->banner, &tree, &from, err) < 0 ||
 	    compile_check_arch(&tree, request->arch, err) < 0 ||
-	    patches_check_removed(request->patches, request->source, request->flavour, &tree, err) < 0)
+	    patches_check_removed(request->options.patches, request->source, request->flavour, &tree, err) < 0)
 		return -1;
 	struct build_request bw = { .tree = &tree,
 				    .source = request->source,
 				    .flavour = request->flavour,
 				    .modules = request->modules,
-				    .patches = request->patches,
-				    .is_rt_allowed = request->is_rt_allowed };
+				    .options = request->options };
 	if (build_preflight(&bw, &done, err) < 0)
 		return -1;
 	for (size_t i = 0; i < done.files.count; i++) // without ".ko"

@@ -44,13 +44,11 @@ struct compile_request {
 	const struct core_offer *cores;    // of an open release, that others have compiled; NULL = none
 	const struct strv *modules;        // empty = all of the source
 	enum module_type flavour;
-	const struct gpus *gpus;          // for MODULE_TYPE_AUTO; NULL = none known
-	const struct node *node;          // .state: header store and scratch; must be writable
-	const struct root *patches;       // a user's patches, NULL = none
-	struct module_key module_key;     // signs the modules; .key NULL = they stay unsigned
-	unsigned jobs, timeout_s;         // 0 = choose
-	bool is_rt_allowed, is_cache_off; // without the cache, cores are compiled, too
-	bool is_core_only;                // compile_cores() and compile_core_plan() set it
+	const struct gpus *gpus; // for MODULE_TYPE_AUTO; NULL = none known
+	const struct node *node; // .state: header store and scratch; must be writable
+	struct build_options options;
+	struct module_key module_key; // signs the modules; .key NULL = they stay unsigned
+	bool is_core_only;            // compile_cores() and compile_core_plan() set it
 	// Where to put the package; asked when there is one.
 	int (*output)(void *ctx, const struct layout **ret, struct err *err);
 	void *output_ctx;

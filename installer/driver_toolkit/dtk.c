@@ -55,15 +55,15 @@ static const struct {
 	unsigned least;
 	size_t offset;
 } numbers[] = {
-	{ "jobs", 0, offsetof(struct dtk_request, jobs) },
-	{ "timeout_s", 0, offsetof(struct dtk_request, timeout_s) },
+	{ "jobs", 0, offsetof(struct dtk_request, options.jobs) },
+	{ "timeout_s", 0, offsetof(struct dtk_request, options.timeout_s) },
 	{ "attempt", 1, offsetof(struct dtk_request, attempt) },
 };
 
 char *dtk_request_text(const struct dtk_request *r)
 {
-	auto_json json_t *json = json_pack("{s:i, s:b, s:o}", "format", FORMAT, "allow_rt", r->is_rt_allowed, "modules",
-					   json_strv(&r->modules));
+	auto_json json_t *json = json_pack("{s:i, s:b, s:o}", "format", FORMAT, "allow_rt", r->options.is_rt_allowed,
+					   "modules", json_strv(&r->modules));
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		json_object_set_new(json, texts[i].key, json_text(*(char *const *)((const char *)r + texts[i].offset)));
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
@@ -119,7 +119,7 @@ static const char *parse_request(const json_t *json, struct dtk_request *r)
 			return numbers[i].key;
 		*(unsigned *)((char *)r + numbers[i].offset) = (unsigned)n;
 	}
-	r->is_rt_allowed = json_is_true(json_object_get(json, "allow_rt"));
+	r->options.is_rt_allowed = json_is_true(json_object_get(json, "allow_rt"));
 	const json_t *modules = json_object_get(json, "modules"), *item;
 	size_t m;
 	if (!json_is_array(modules) || json_array_size(modules) > MODULES_MOST)

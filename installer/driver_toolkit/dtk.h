@@ -19,6 +19,7 @@
 #include "acquire/acquire.h"
 #include "base/file/digest.h"
 #include "base/file/root.h"
+#include "kmod/source/build_options.h"
 
 #define DTK_SHARED "/mnt/shared-nvidia-driver-toolkit"
 #define DTK_PACKAGE "package." // and the ID
@@ -34,12 +35,11 @@ struct dtk_request {
 	char *kernel;           // release
 	char *source;           // name of the file or directory in kmodsmith/source
 	char *source_sha256;
-	char *patches;       // digest of kmodsmith/patches; NULL = there are none
-	char *program;       // digest of ocp_dtk_entrypoint: another program may make another package
-	struct strv modules; // full names; empty = all of the source
-	unsigned jobs, timeout_s;
-	bool is_rt_allowed;
-	unsigned attempt; // 1, 2, ...: the same is requested again, and earlier results do not count
+	char *patches;                // digest of kmodsmith/patches; NULL = there are none
+	char *program;                // digest of ocp_dtk_entrypoint: another program may make another package
+	struct strv modules;          // full names; empty = all of the source
+	struct build_options options; // without .patches and .is_cache_off
+	unsigned attempt;             // 1, 2, ...: the same is requested again, and earlier results do not count
 };
 void dtk_request_done(struct dtk_request *r);
 #define auto_dtk_request __attribute__((cleanup(dtk_request_done)))

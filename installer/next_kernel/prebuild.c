@@ -277,8 +277,7 @@ static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, 
 					 .modules = p->request->modules,
 					 .gpus = &p->facts->gpus,
 					 .node = &a->node,
-					 .patches = p->request->patches,
-					 .is_rt_allowed = p->request->is_rt_allowed };
+					 .options = p->request->options };
 	return check_kernel(&request, ret, err);
 }
 
@@ -335,11 +334,7 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 					   .flavour = p->request->flavour,
 					   .gpus = &p->facts->gpus,
 					   .node = &a->node,
-					   .patches = p->request->patches,
-					   .jobs = p->request->jobs,
-					   .timeout_s = p->request->timeout_s,
-					   .is_rt_allowed = p->request->is_rt_allowed,
-					   .is_cache_off = p->request->is_cache_off,
+					   .options = p->request->options,
 					   .module_key = p->request->module_key,
 					   .output = acquire_output,
 					   .output_ctx = &a->acquire,
@@ -438,16 +433,16 @@ static void make_inputs(struct prebuild *p)
 	const char *signing = host_signing_reason(&p->facts->host);
 	auto_str char *modules = strv_join(w->modules, ","),
 		      *text = str_fmt("%s %s %s %s %s %d %d %s", KMODSMITH_VERSION, reuse_name(w->reuse), w->driver,
-				      module_type_name(w->flavour), modules, w->is_rt_allowed, w->is_compile_forbidden,
-				      signing ? signing : "");
+				      module_type_name(w->flavour), modules, w->options.is_rt_allowed,
+				      w->is_compile_forbidden, signing ? signing : "");
 	if (w->source)
 		file_add_stamp(&text, w->source);
 	else
 		add_payload_stamp(p, &text);
 	for (size_t i = 0; w->headers && i < w->headers->count; i++)
 		file_add_stamp(&text, w->headers->items[i]);
-	if (w->patches)
-		file_add_stamp(&text, w->patches->name);
+	if (w->options.patches)
+		file_add_stamp(&text, w->options.patches->name);
 	digest_data(text, strlen(text), p->inputs);
 }
 

@@ -30,14 +30,13 @@ struct prebuild_request {
 	const char *source, *source_sha256; // as a user typed it; NULL = that of the stored payload, if it has one
 	const struct strv *headers;         // package files, for a kernel that was named; empty = what is found
 	struct package_manager_options package_manager;
-	const struct strv *only;    // releases; empty = all that there are
-	const struct strv *roots;   // see boot_candidates_read()
-	const struct root *patches; // NULL = none
+	const struct strv *only;  // releases; empty = all that there are
+	const struct strv *roots; // see boot_candidates_read()
+	struct build_options options;
 	struct module_key module_key;
-	unsigned jobs, timeout_s;
 	unsigned limit; // compiles for so many kernels at most, in their order
 	uint64_t store_limit;
-	bool is_rt_allowed, is_cache_off, is_compile_forbidden, is_gated;
+	bool is_compile_forbidden, is_gated;
 	bool is_retry; // failures of before count for nothing
 	// Decides which of several nodes compiles, before each compile. NULL, or a NULL result: this node.
 	const struct compile_gate *(*share)(void *ctx, const struct prebuild_order *order);

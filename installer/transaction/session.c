@@ -451,11 +451,7 @@ struct compile_request session_compile(const struct session *s)
 		.modules = request->modules,
 		.gpus = &s->facts.gpus,
 		.node = &s->node,
-		.patches = request->patches,
-		.jobs = request->jobs,
-		.timeout_s = request->compile_timeout_s,
-		.is_rt_allowed = request->is_rt_allowed,
-		.is_cache_off = request->is_cache_off,
+		.options = request->options,
 		.module_key = request->module_key,
 	};
 }

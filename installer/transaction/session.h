@@ -21,9 +21,9 @@ struct gpu_demand {
 	unsigned allowed_missing; // how many may be broken on a node that is ready
 };
 
-struct session_request {             // borrowed, until session_done()
-	const struct node *node;     // its .boot, .release, .state and .progress are not read
-	const struct root *patches;  // NULL = only the built-in ones
+struct session_request {         // borrowed, until session_done()
+	const struct node *node; // its .boot, .release, .state and .progress are not read
+	struct build_options options;
 	const char *driver, *digest; // digest: 64 hexadecimal digits of the package's manifest; NULL = any
 	const char *branch; // in place of driver: the newest of it that there is a package of; "" = of all; NULL = none
 	enum module_type flavour;
@@ -47,10 +47,10 @@ struct session_request {             // borrowed, until session_done()
 	const char *driver_root;         // directory, "none"; NULL = where it is now,
 	const char *driver_root_default; // else here; NULL = nowhere
 	const char *cdi;                 // see cdi_spec_file_update()
-	unsigned imex_channels, jobs, compile_timeout_s;
+	unsigned imex_channels;
 	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // load: see load_module()
 	struct gpu_demand gpus;
-	bool is_compile_forbidden, is_unproven_allowed, is_rt_allowed, is_cache_off, is_retry;
+	bool is_compile_forbidden, is_unproven_allowed, is_retry;
 	bool has_daemons;          // the driver's daemons will be started
 	bool is_stage;             // the driver stays, whoever uses it
 	bool is_payload_elsewhere; // the user space will be here when the driver is loaded, and its firmware with it

@@ -154,7 +154,7 @@ static int check_request(struct build *b, struct err *err)
 			       w->source->version);
 	if (recipe_check(w->source, w->flavour, w->modules, w->tree, err) < 0)
 		return -1;
-	if (w->tree->is_rt && !w->is_rt_allowed)
+	if (w->tree->is_rt && !w->options.is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,
 			       "kernel %s is PREEMPT_RT, which NVIDIA does not support; --allow-rt builds anyway",
 			       w->tree->release);
@@ -162,7 +162,7 @@ static int check_request(struct build *b, struct err *err)
 	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||
 	    toolchain_find(w->tree, w->path, w->base, &b->tools, err) < 0 ||
 	    core_check(w->source, w->flavour, &b->modules, &b->tools, err) < 0 ||
-	    patches_choose(w->patches, w->source, w->flavour, w->tree, &b->patches, err) < 0)
+	    patches_choose(w->options.patches, w->source, w->flavour, w->tree, &b->patches, err) < 0)
 		return -1;
 	b->objects = recipe_objects(&b->source, &b->modules) + b->modules.count; // and one .mod.o for each
 	return 0;
@@ -440,7 +440,7 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 		.request = request, .source = ROOT_NONE, .copy = ROOT_NONE, .compile = COMPILE_NONE
 	};
 	long started_ms = clock_ms();
-	unsigned seconds = request->timeout_s ? request->timeout_s : DEFAULT_TIMEOUT_S;
+	unsigned seconds = request->options.timeout_s ? request->options.timeout_s : DEFAULT_TIMEOUT_S;
 	b.compile = (struct compile){ .tree = request->tree,
 				      .tools = &b.tools,
 				      .job = ROOT_NONE,
@@ -448,9 +448,9 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 				      .objects = ROOT_NONE,
 				      .objects_lock = -1,
 				      .deadline_ms = started_ms + (long)seconds * 1000,
-				      .is_rt_allowed = request->is_rt_allowed };
+				      .is_rt_allowed = request->options.is_rt_allowed };
 	jobs_read(request->kern, &b.facts);
-	b.jobs = jobs_count(&b.facts, request->jobs);
+	b.jobs = jobs_count(&b.facts, request->options.jobs);
 	if (check_request(&b, err) < 0)
 		return -1;
 	if (request->is_core_only) {

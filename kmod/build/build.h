@@ -8,6 +8,7 @@
 // (R-B6).
 #pragma once
 #include "kmod/build/core.h"
+#include "kmod/source/build_options.h"
 #include "kmod/source/patch.h"
 #include "kmod/source/source.h"
 
@@ -15,14 +16,11 @@ struct build_request {
 	const struct tree *tree;
 	const struct source *source;
 	enum module_type flavour;
-	const struct strv *modules;     // full names, from recipe_modules; NULL or empty = all of the source
-	const struct root *patches;     // a user's directory of patches; NULL = built-in ones only
+	const struct strv *modules; // full names, from recipe_modules; NULL or empty = all of the source
+	struct build_options options;
 	const struct root *kern;        // for cgroup and processor numbers
 	const char *path;               // where compilers are looked for; NULL = PROC_PATH
 	const struct root *base;        // builder root whose compilers are taken; NULL = this machine's own
-	unsigned jobs;                  // 0 = choose
-	unsigned timeout_s;             // of the whole compile; 0 = one hour
-	bool is_rt_allowed;             // --allow-rt (R-B8)
 	const struct root *cache;       // what earlier builds left (probes.h); NULL = nothing is kept
 	const struct core_offer *cores; // what others compiled of an open release (core.h); NULL = nothing
 	bool is_core_only;         // of an open release; output/name has the cores then, below their modules' names

@@ -45,8 +45,8 @@ static struct dtk_request sample(void)
 				 .source = str_dup("NVIDIA-Linux-x86_64-535.261.03.run"),
 				 .source_sha256 = str_dup(A),
 				 .program = str_dup(B),
-				 .jobs = 4,
-				 .is_rt_allowed = true,
+				 .options.jobs = 4,
+				 .options.is_rt_allowed = true,
 				 .attempt = 2 };
 	strv_add(&r.modules, str_dup("nvidia"));
 	strv_add(&r.modules, str_dup("nvidia-uvm"));
@@ -71,7 +71,7 @@ static void test_round(void **state)
 	auto_str char *later = dtk_request_text(&other);
 	digest_data(later, strlen(later), two);
 	assert_string_not_equal(one, two);
-	other.is_rt_allowed = false;
+	other.options.is_rt_allowed = false;
 	assert_false(dtk_request_equal(&r, &other));
 }
 

@@ -103,10 +103,7 @@ static int compile(const struct values *v, struct core_pack *p, const char *arch
 					   .modules = &p->modules,
 					   .flavour = MODULE_TYPE_OPEN,
 					   .node = &p->machine.node,
-					   .jobs = j->jobs,
-					   .timeout_s = j->timeout_s,
-					   .is_rt_allowed = j->is_rt_allowed,
-					   .is_cache_off = j->is_cache_off };
+					   .options = job_build_options(j, NULL) };
 	if (job_fetch_source(j, j->source, j->source_sha256, &p->state, &p->source, err) < 0)
 		return -1;
 	request.source_path = p->source ? p->source : j->source;

@@ -140,6 +140,15 @@ int job_check_path(const char *what, const char *path, bool is_dir_allowed, stru
 	return st.st_size ? 0 : err_set(err, E_ARCHIVE, "%s: '%s' is empty", what, path);
 }
 
+struct build_options job_build_options(const struct job_values *values, const struct root *patches)
+{
+	return (struct build_options){ .patches = patches && patches->fd >= 0 ? patches : NULL,
+				       .jobs = values->jobs,
+				       .timeout_s = values->timeout_s,
+				       .is_rt_allowed = values->is_rt_allowed,
+				       .is_cache_off = values->is_cache_off };
+}
+
 struct module_key job_module_key(const struct job_values *values)
 {
 	return (struct module_key){ .key = values->module_key,
@@ -431,7 +440,7 @@ static void fill_job_request(struct job *j)
 	const struct job_values *v = j->values;
 	struct session_request *r = &j->request;
 	r->node = &j->machine.node;
-	r->patches = v->patches ? &j->patches : NULL;
+	r->options = job_build_options(v, &j->patches);
 	bool is_latest = str_eq(v->driver, "latest");
 	bool is_branch = v->driver && *v->driver && strspn(v->driver, "0123456789") == strlen(v->driver);
 	r->driver = v->has_branch && (is_latest || is_branch) ? NULL : v->driver;
@@ -449,8 +458,6 @@ static void fill_job_request(struct job *j)
 	r->driver_root_default = is_auto || v->is_export_default ? DRIVER_ROOT_DEFAULT : NULL;
 	r->cdi = v->cdi ? v->cdi : v->is_cdi_default ? CDI_FILE : NULL;
 	r->imex_channels = v->imex_channels;
-	r->jobs = v->jobs;
-	r->compile_timeout_s = v->timeout_s;
 	r->load_timeout_ms = v->load_timeout_s ? job_unload_timeout_ms(v->load_timeout_s) : 0;
 	r->unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s);
 	r->holders_timeout_ms = holders_wait_deadline_ms(r->holders, v->holders_timeout_s);
@@ -458,8 +465,6 @@ static void fill_job_request(struct job *j)
 	r->gpus.allowed_missing = v->allowed_missing_gpus;
 	r->is_compile_forbidden = v->is_compile_forbidden;
 	r->is_unproven_allowed = v->is_unproven_allowed;
-	r->is_rt_allowed = v->is_rt_allowed;
-	r->is_cache_off = v->is_cache_off;
 	r->module_key = job_module_key(v);
 	r->is_retry = v->is_retry;
 	r->is_stage = v->is_stage;

@@ -82,7 +82,8 @@ void job_temp_state_done(struct job_temp_state *s);
 int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
 #define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
 int job_check_module_key(const struct job_values *values, struct err *err); // E_USAGE: half of it
-struct module_key job_module_key(const struct job_values *values);          // .key NULL = modules stay unsigned
+struct build_options job_build_options(const struct job_values *values, const struct root *patches); // as far as open
+struct module_key job_module_key(const struct job_values *values); // .key NULL = modules stay unsigned
 // Checks the files that options name, before any work is done: E_USAGE for the wrong kind of file.
 int job_check_inputs(const struct job_values *values, struct err *err);
 int job_check_path(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages

@@ -161,9 +161,7 @@ static int compile_request_here(struct dtk_builder *t, struct err *err)
 		.headers = &none,
 		.modules = &r->modules,
 		.node = &t->machine.node,
-		.jobs = r->jobs,
-		.timeout_s = r->timeout_s,
-		.is_rt_allowed = r->is_rt_allowed,
+		.options = r->options,
 		.output = open_output,
 		.output_ctx = t,
 	};
@@ -171,7 +169,7 @@ static int compile_request_here(struct dtk_builder *t, struct err *err)
 		return err_set(err, E_CONFIG, "the request's flavour is '%s'", r->flavour);
 	if (r->patches && root_sub(&t->shared, "kmodsmith/patches", &patches, err) < 0)
 		return -1;
-	request.patches = r->patches ? &patches : NULL;
+	request.options.patches = r->patches ? &patches : NULL;
 	return compile_package(&request, &t->watch, &package, &report, err);
 }
 
@@ -338,9 +336,7 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 				   .source = last_name(s->source),
 				   .source_sha256 = str_dup(j->session.source.digest),
 				   .patches = v->patches ? str_dup(patches) : NULL,
-				   .jobs = v->jobs,
-				   .timeout_s = v->timeout_s,
-				   .is_rt_allowed = v->is_rt_allowed,
+				   .options = job_build_options(v, NULL),
 				   .attempt = 1 };
 	for (size_t i = 0; i < j->modules.count; i++)
 		strv_add(&r->modules, str_dup(j->modules.items[i]));
@@ -389,7 +385,7 @@ static int prepare_shared_dir(struct dtk_handover *s, struct err *err)
 static int wait_for_toolkit(struct dtk_handover *s, const struct dtk_flags *flags, struct err *err)
 {
 	unsigned patience = s->v->patience_s ? s->v->patience_s : PATIENCE_S;
-	unsigned compile = s->request.timeout_s ? s->request.timeout_s : COMPILE_S;
+	unsigned compile = s->request.options.timeout_s ? s->request.options.timeout_s : COMPILE_S;
 	struct dtk_progress latest = { 0 };
 	time_t now = clock_ms() / 1000;
 	if (!s->is_started && str_eq(flags->id[DTK_STARTED], s->id)) {

@@ -191,12 +191,8 @@ static int fill_prebuild_request(const struct watch_values *v, struct once *o, s
 					.headers = v->kernels.count == 1 ? &j->headers : NULL, // they are of one kernel
 					.only = &v->kernels,
 					.roots = &v->next_roots,
-					.patches = j->patches ? &o->patches : NULL,
-					.jobs = j->jobs,
-					.timeout_s = j->timeout_s ? j->timeout_s : PREBUILD_TIMEOUT_S,
+					.options = job_build_options(j, &o->patches),
 					.limit = v->limit ? v->limit : PREBUILD_LIMIT,
-					.is_rt_allowed = j->is_rt_allowed,
-					.is_cache_off = j->is_cache_off,
 					.module_key = job_module_key(j),
 					.is_compile_forbidden = j->is_compile_forbidden,
 					.is_gated = v->is_gated,
@@ -208,6 +204,8 @@ static int fill_prebuild_request(const struct watch_values *v, struct once *o, s
 						.of_image = o->carry.is.driver,
 						.loaded = &o->facts.loaded,
 						.last_good = o->journal.last_good.version };
+	if (!w->options.timeout_s)
+		w->options.timeout_s = PREBUILD_TIMEOUT_S;
 	if (job_package_manager(j, &w->package_manager, err) < 0 || job_parse_flavour(j, &w->flavour, err) < 0 ||
 	    prebuild_choose(&known, w, err) < 0 || job_parse_reuse(j->reuse, &w->reuse, err) < 0 ||
 	    job_parse_store_limit(j->store_limit, &w->store_limit, err) < 0)

@@ -98,8 +98,7 @@ static int check_inputs(const struct values *v, struct check_job *c, struct chec
 		.modules = &c->modules,
 		.gpus = &c->gpus,
 		.node = &c->machine.node,
-		.patches = j->patches ? &c->patches : NULL,
-		.is_rt_allowed = j->is_rt_allowed,
+		.options = job_build_options(j, &c->patches),
 	};
 	return job_parse_modules(&j->modules, &c->modules, err) < 0 ||
 			       job_parse_arch(v->arch, &request.arch, err) < 0 ||
