@@ -11,7 +11,7 @@ from pool import Job
 
 # What scripts/deps.sh calls the packages that a tier needs.
 PACKAGES = {"lint": "build test lint", "unit": "build test", "cli": "build cli", "cli-asan": "build cli",
-            "services": "build services", "cluster": "build cluster", "images": "build images", "matrix": "build vm",
+            "services": "build services", "cluster": "build cluster", "whole": "build cluster images root whole", "images": "build images", "matrix": "build vm",
             "vm": "build vm", "fuzz": "build fuzz", "roots": "root", "arm64": "build vm"}  # arm64.sh itself gets what may be absent
 ENVIRONMENT = "build/check/prepare/{}.env"  # what tests/TIER/prepare prints
 BINARY = os.path.abspath("build/release/kmodsmith")
@@ -36,6 +36,7 @@ def names():
         "services": files("tests/services/*.bats"),
         "matrix": lines("scripts/matrix.sh", "--list"),
         "cluster": files("tests/cluster/*.bats"),
+        "whole": files("tests/whole/*.bats"),
         "images": files("tests/images/*.bats"),
         "vm": lines("tests/vm/run", "--list") + ["selftest"] * os.path.exists("tests/vm/selftest"),
         "cli-asan": files("tests/cli/*.bats"),
@@ -95,6 +96,12 @@ def cluster(name):
     return bats("cluster", name, processors=int(name == "walk"), seconds=1500 if is_long else 60, limit=3600 if is_long else 1200,
                 needs=["build/release", "build/cluster", "prepare/cluster"] + ["build/asan"] * is_long,
                 environment=ENVIRONMENT.format("cluster"))
+
+
+def whole(name):
+    path = f"tests/whole/{name}.bats"
+    return Job(f"whole/{name}", ["tests/whole/run", "--tap", path], skips=titles(path), seconds=300, memory=3000, env={"KMODSMITH": BINARY},
+               needs=["build/release", "prepare/whole"], environment=ENVIRONMENT.format("whole"))
 
 
 def images(name):
@@ -173,6 +180,7 @@ def preparations(tests, processors):
         prepare("inputs", "scripts/inputs.sh", processors=0, seconds=60),
         prepare("images", seconds=110, needs=["build/release", "prepare/inputs"]),
         prepare("cluster", seconds=600, processors=processors, may_lack=True),
+        prepare("whole", seconds=1000, processors=processors, may_lack=True, needs=["build/release", "prepare/inputs"]),
     )}
     every["build/asan"].needs = ["build/unit"]  # two makes in one folder are one too many
     every["build/cluster"].needs = ["build/release"]
@@ -190,7 +198,7 @@ def jobs(tests, processors):
     os.environ.setdefault("CCACHE_DIR", os.path.join(os.path.dirname(os.path.dirname(report.TIMES)), "ccache"))
     os.environ["CCACHE_NOHASHDIR"] = "1"
     make = {"lint": lint, "unit": unit, "cli": functools.partial(bats, "cli"), "cli-asan": cli_asan, "services": services,
-            "cluster": cluster, "images": images, "matrix": functools.partial(matrix, processors=processors), "vm": vm,
+            "cluster": cluster, "whole": whole, "images": images, "matrix": functools.partial(matrix, processors=processors), "vm": vm,
             "roots": functools.partial(roots, processors=processors), "fuzz": fuzz,
             "arm64": functools.partial(arm64, processors=processors)}
     made = [make[tier](name) for tier, name in (test.split("/", 1) for test in tests)]

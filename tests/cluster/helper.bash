@@ -6,7 +6,7 @@
 #   setup_file() { kube_start; }
 #   setup() { kube_needed; ...; }
 #   $KUBECONFIG is an administrator; kube METHOD PATH [JSON] asks as one, and prints the answer
-# With KUBE_EMPTY=yes kube_start leaves out the namespaces, too.
+# With KUBE_EMPTY=yes kube_start leaves out the namespaces, too; with KUBE_NODES=yes its options say who may what, as tests/whole needs.
 # The programs come from tests/cluster/prepare. Where it says KUBE_LACKS=WHY nothing starts, nothing is asked, and what needs
 # the API server is skipped.
 load ../cli/helper
@@ -27,12 +27,14 @@ kube_start() { # [OPTION...]
   server_run etcd "$etcd" etcd --data-dir "$dir/etcd" --listen-client-urls "http://127.0.0.1:$etcd" --unsafe-no-fsync \
     --advertise-client-urls "http://127.0.0.1:$etcd" --listen-peer-urls "http://127.0.0.1:$peer" \
     --initial-advertise-peer-urls "http://127.0.0.1:$peer" --initial-cluster "default=http://127.0.0.1:$peer"
+  # Where no kubelet is, nobody makes tokens for pods.
+  [ -n "${KUBE_NODES-}" ] || set -- --authorization-mode=RBAC --disable-admission-plugins=ServiceAccount "$@"
   command=("$KUBE_APISERVER" --etcd-servers="http://127.0.0.1:$etcd" \
-    --bind-address=127.0.0.1 --secure-port="$port" --client-ca-file="$CA" --authorization-mode=RBAC \
+    --bind-address="${SERVERS_BIND:-127.0.0.1}" --secure-port="$port" --client-ca-file="$CA" \
     --tls-cert-file="$SERVERS/server.pem" --tls-private-key-file="$SERVERS/server.key" \
     --service-account-issuer=https://kubernetes.test --service-account-key-file="$dir/accounts.key" \
     --service-account-signing-key-file="$dir/accounts.key" --service-cluster-ip-range=10.0.0.0/24 \
-    --disable-admission-plugins=ServiceAccount --etcd-compaction-interval=5s "$@")
+    --etcd-compaction-interval=5s "$@")
   declare -p port command >"$SERVERS/kube-apiserver.again"
   kube_again
   export KUBE=https://127.0.0.1:$port KUBECONFIG=$SERVERS/kubeconfig

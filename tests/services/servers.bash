@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Real servers on loopback for one test file. Call the *_start functions in setup_file and servers_stop in teardown_file:
 #
-#   ca_make                       $CA; certificates `server` (127.0.0.1, localhost, and 10.0.2.2 as guests see it) and `wrong` (another name)
+#   ca_make                       $CA; certificates `server` (127.0.0.1, localhost, 10.0.2.2 as guests see it, and $SERVERS_NAMES) and `wrong`
+#                                 (another name)
 #   registry_start KIND           plain, tls, token, basic, tls-basic or readonly: $HUB_PLAIN, ... = 127.0.0.1:PORT
 #   nginx_start KIND DIR          plain, tls or wrong: $NGINX_PLAIN, ... = the URL of a static server
 #   python_start DIR              $PYTHON = the URL of a static server that ignores Range
@@ -10,7 +11,7 @@
 #   proxy_start NAME [USER:PASS]  $PROXY_NAME = URL of a forward proxy
 #
 # log_of SERVER prints what it wrote; servers are named registry-KIND, nginx-KIND, python, evil, proxy-NAME, token.
-# Each has a free port, is waited for, and ends by itself after 15 minutes ($SERVERS_LIVE seconds) if nobody ends it.
+# Each has a free port of loopback ($SERVERS_BIND: of more), is waited for, and ends by itself after 15 minutes ($SERVERS_LIVE seconds) if nobody ends it.
 SERVERS=$BATS_FILE_TMPDIR/servers
 CA=$SERVERS/ca.pem
 USERNAME=site PASSWORD=s3cret-of-site # what the servers with authentication accept
@@ -77,12 +78,12 @@ ca_make() {
     -addext basicConstraints=CA:FALSE)
   [ ! -e "$CA" ] || return 0
   key_pair ca "Private authority of the tests" -newkey ec -pkeyopt ec_paramgen_curve:P-256 -addext keyUsage=keyCertSign
-  key_pair server localhost "${leaf[@]}" -addext "subjectAltName=IP:127.0.0.1,DNS:localhost,IP:10.0.2.2"
+  key_pair server localhost "${leaf[@]}" -addext "subjectAltName=IP:127.0.0.1,DNS:localhost,IP:10.0.2.2${SERVERS_NAMES:+,$SERVERS_NAMES}"
   key_pair wrong elsewhere.test "${leaf[@]}" -addext "subjectAltName=DNS:elsewhere.test"
 }
 
 registry_config() { # KIND PORT
-  printf 'version: 0.1\nlog: {level: info}\nhttp:\n  addr: 127.0.0.1:%s\n' "$2"
+  printf 'version: 0.1\nlog: {level: info}\nhttp:\n  addr: %s:%s\n' "${SERVERS_BIND:-127.0.0.1}" "$2"
   case $1 in tls*) printf '  tls: {certificate: %s, key: %s}\n' "$SERVERS/server.pem" "$SERVERS/server.key" ;; esac
   printf 'storage:\n  filesystem: {rootdirectory: %s}\n  delete: {enabled: true}\n' "$SERVERS/registry-$1"
   case $1 in

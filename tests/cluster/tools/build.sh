@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Build Kubernetes (main.go) from the Go modules that a go.mod names, once, and print the path of one of its programs. What was
-# built is kept in ~/.cache/kmodsmith/cluster with its digest; a damaged file is built again. Status 3: it is not there, and
-# the last line of stderr says why it cannot be had. Status 1: it does not build.
-#   tests/cluster/tools/build.sh [--cached] kube-apiserver|kube-controller-manager|kube-scheduler
+# Build Kubernetes from the Go modules that a go.mod names, once, and print the path of one of its programs: those of its servers
+# (main.go here) or of its nodes (in tests/whole/tools). What was built is kept in ~/.cache/kmodsmith/cluster with its digest; a
+# damaged file is built again. Status 3: it is not there, and the last line of stderr says why it cannot be had. Status 1: it does
+# not build.
+#   tests/cluster/tools/build.sh [--cached] kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kube-proxy
 #   KUBERNETES=1.30 tests/cluster/tools/build.sh kube-apiserver    by the go.mod of that version, here or in a folder here
 # With --cached nothing is built or fetched.
 set -euo pipefail
@@ -12,6 +13,8 @@ readonly CPU_SECONDS=830 # of one build; the modules that it fetches are 120 MB
 is_cached=
 [ "${1-}" != --cached ] || { is_cached=yes && shift; }
 name=${1:?usage: build.sh [--cached] PROGRAM}
+tier=cluster programs=(kube-apiserver kube-controller-manager kube-scheduler)
+case $name in kubelet | kube-proxy) tier=whole && cd ../../whole/tools && programs=(kubelet kube-proxy) ;; esac
 for mod in go.mod */go.mod; do
   version=$(sed -nE 's#^\tk8s.io/kubernetes (v.*)#\1#p' "$mod")
   [[ $version. != v${KUBERNETES:+$KUBERNETES.}* ]] || break
@@ -58,13 +61,13 @@ build() { # the digest is there before the program, which comes whole or not at 
   nice -n 10 "$go" build "${options[@]}" -o "$made.part/kubernetes" . 2>"$cache/log" ||
     { ! grep -q 'no space left' "$cache/log" || failed Kubernetes; cat "$cache/log" >&2; exit 1; }
   (cd "$made.part" && sha256sum kubernetes >kubernetes.sha256)
-  for program in kube-apiserver kube-controller-manager kube-scheduler; do ln -s kubernetes "$made.part/$program"; done
+  for program in "${programs[@]}"; do ln -s kubernetes "$made.part/$program"; done
   sync -f "$made.part" && mv "$made.part" "$made"
 }
 
 ! is_whole || found
 if [ -n "$is_cached" ]; then
-  lacking "the cluster tier needs Kubernetes built from its Go modules, about $((CPU_SECONDS / 60 / $(nproc) + 1)) minutes here: make check-all builds it"
+  lacking "the $tier tier needs Kubernetes built from its Go modules, about $((CPU_SECONDS / 60 / $(nproc) + 1)) minutes here: make check-all builds it"
 fi
 mkdir -p "$cache"
 exec 9>"$cache/lock"
