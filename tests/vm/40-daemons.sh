@@ -103,7 +103,7 @@ kill -9 "$second"
 t "a needed daemon that does not come up" until_is last_exit 'ended with exit status 3'
 t "  makes the node NOT_READY for others" until_state NOT_READY
 t_fails 1 "  and for status" kmodsmith status
-like "  which says why" "$out" 'FAIL  daemons .*nvidia-fabricmanager (down|starting): ended with exit status 3'
+like "  which says why" "$out" 'FAIL  daemons .*nvidia-fabricmanager (down|starting|not running): ended with exit status 3'
 rm /run/nvidia-fabricmanager/fail
 t "  until it is up again" until_state READY
 t "  status" kmodsmith status
