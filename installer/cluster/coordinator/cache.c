@@ -339,8 +339,8 @@ int cache_load(struct coordinator *c, bool is_watched, struct err *err)
 	}
 	if (load_policy(c, is_watched, err) < 0 || load_daemonsets(c, err) < 0 || load_nodes(c, err) < 0)
 		return -1;
-	if (!is_watched)
-		return 0;
+	if (!is_watched) // a coordinator writes its status before it begins a node: the one that was read may be older
+		return cache_load_status(c, err);
 	if (watch_nodes(c, err) < 0 || policy_source_watch(&c->source, err) < 0 || watch_daemonsets(c, err) < 0)
 		return -1;
 	c->is_loaded = true;
