@@ -68,3 +68,5 @@ struct command_row {                // of commands.def: one member is set
 	const struct cmd *cmd;
 };
 extern const struct command_row command_rows[]; // a row without any ends it
+
+const char *version_commit(void); // that the program was built from; NULL = not known

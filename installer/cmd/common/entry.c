@@ -5,7 +5,6 @@
 #include "base/options/help.h"
 #include "cmd/common/common.h"
 #include "cmd/common/usage.h"
-#include "cmd/common/version.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled again for each commit, as no other file is.
-#include "cmd/common/version.h"
-
-#include <stddef.h>
+#include "cmd/common/common.h"
 
 #ifndef KMODSMITH_COMMIT
 #define KMODSMITH_COMMIT ""

@@ -9,7 +9,6 @@
 #include "base/process/launch.h"
 #include "base/process/proc.h"
 #include "cmd/common/job.h"
-#include "cmd/common/version.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
