@@ -146,13 +146,14 @@ static void obey_order(struct farm *f, unsigned i)
 	const char *what = "accepted";
 	if (n->busy_until_ms && sim_now_ms() >= n->busy_until_ms) {
 		what = outcome(f, n, r.go.verb, &r.go.target_hash);
-		n->busy_until_ms = 0;
-	} else if (!n->busy_until_ms) {
-		return; // reported already
+		is_ill = f->is_sick && target_hash_is_set(&f->bad) && target_hash_eq(&n->loaded, &f->bad);
 	}
-	is_ill = f->is_sick && target_hash_is_set(&f->bad) && target_hash_eq(&n->loaded, &f->bad);
-	auto_str char *ack = str_fmt("%u.%u:%s:%s", r.go.seq.epoch, r.go.seq.n, verb_names[r.go.verb], what);
-	write_node_report(f, n, ack, is_ill);
+	if (n->busy_until_ms)
+		snprintf(n->ack, sizeof(n->ack), "%u.%u:%s:%s", r.go.seq.epoch, r.go.seq.n, verb_names[r.go.verb],
+			 what);
+	if (!str_eq(what, "accepted"))
+		n->busy_until_ms = 0;
+	write_node_report(f, n, n->ack, is_ill);
 }
 
 // Is there something to do, or to report?

@@ -15,6 +15,7 @@ struct farm_node {
 	char held_by[80];     // " UID..." of pods, after the number of holders
 	long busy_until_ms;   // end of the order in progress
 	char go[FARM_TEXT];   // the last order
+	char ack[FARM_TEXT];  // and the answer to it
 	bool is_silent;       // reports nothing
 	bool is_unfit;        // its GPUs start with no other driver than the old one
 	char gpus[FARM_TEXT]; // as its agent says; a load forgets what came since the one before

@@ -3,7 +3,7 @@
 // and the design, but nothing of the code that they check.
 //
 // I1 limits, I2 cordons, I3 holders, I4 proofs, I5 deadlines, I6 evictions, I7 attempts, I8 halts, I9 owners, agents,
-// I13 pods; seq: sequence numbers; fence: former leaders. Three are about a whole run, so tests check them at its end:
+// I13 pods, I14 agents that live; seq: sequence numbers; fence: former leaders. Three are about a whole run, so tests check them at its end:
 // I10 (writes a node) sim_rollout_test all_is_well, sim_farm_agent_test undisturbed; I11 (nothing changes, nothing is
 // written) sim_rollout_test all_is_well; I12 (all come to rest) sim_seeds_test expect_node, and every kill.
 #include "tests/sim/nvidia.h"
@@ -163,6 +163,17 @@ static void check_evictions(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I6", r, "an eviction from a node that is not ours");
 }
 
+// I14: no drain begins for an agent that has not answered the last order.
+static void check_answers(struct farm *f, const struct sim_request *r)
+{
+	const char *was = state(r->before), *go = note(r->before, "kmodsmith.io/go");
+	const char *ack = note(r->before, "kmodsmith.io/agent.ack");
+	bool is_begun = str_eq(state(r->after), "evicting") && (str_eq(was, "cordoned") || str_eq(was, "waiting"));
+	size_t number = strcspn(go, ":");
+	if (is_begun && (!strstr(go, ":stage:") || strncmp(go, ack, number + 1) != 0 || !str_ends(ack, ":stage:done")))
+		report_broken_law(f, "I14", r, "pods are to go for an agent that has not answered");
+}
+
 // I7: attempts to load a target are limited. Validations are counted in the same place, and change nothing.
 static void check_attempts(struct farm *f, const struct sim_request *r)
 {
@@ -308,6 +319,7 @@ void laws_look(void *ctx, const struct sim_request *r)
 	check_pods(f, r);
 	check_proofs(f, r);
 	check_deadlines(f, r);
+	check_answers(f, r);
 	check_attempts(f, r);
 	check_halts(f, r);
 	check_owners(f, r, "labels");

@@ -180,6 +180,15 @@ static bool check_decision(const struct world *w, unsigned i, const struct decis
 		return violates("I4: uncordoned with a driver that nothing proved", w, i);
 	if (d->cordon == CORDON_ON && w->slot[i] == SLOT_NONE && was->phase == PHASE_QUEUED)
 		return violates("I1: cordoned without a slot", w, i);
+	const struct node_state *m = &w->m[i];
+	bool is_heard = heard(m) && m->report.ack.result == RESULT_DONE && was->go.verb == VERB_STAGE &&
+			target_hash_eq(&was->go.target_hash, &was->target);
+	bool is_drain = next->phase == PHASE_EVICTING && (was->phase == PHASE_CORDONED || was->phase == PHASE_WAITING);
+	if (is_drain && !is_heard)
+		return violates("I14: evicted for an agent that nobody heard", w, i);
+	if (d->cordon == CORDON_ON && was->phase == PHASE_QUEUED && !is_heard && target_hash_is_set(&m->report.loaded) &&
+	    !target_hash_eq(&m->report.loaded, &was->target))
+		return violates("I14: cordoned for an agent that nobody heard", w, i);
 	const struct node_phase_info *info = node_phase_info(next->phase);
 	if (info->span != SPAN_NONE &&
 	    (!next->deadline || next->deadline > NOW + (int64_t)pool.spans[info->span] + 300))

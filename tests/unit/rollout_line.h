@@ -56,7 +56,8 @@ static int teardown(void **state)
 
 // Words: a state; then any of +slot +wait (in the ledger) +cordon +ours (with receipt) +down +busy +skip +retry +me
 // +failed +well (has the target) +gN (group) +zN +blocked +jobs (run) +unseen (are they?) +over (is the wait) +paused
-// +A +B (labels of a pool) +vain (drained) +tried (this target) +dark (its pods) +protected (a pod is) +unlabelled.
+// +A +B (labels of a pool) +vain (drained) +tried (this target) +dark (its pods) +protected (a pod is) +silent (its agent) +unheard (though not
+// for long) +unlabelled.
 static void read_word(const char *word, struct node_state *m)
 {
 	size_t len = strcspn(word, "+");
@@ -88,7 +89,12 @@ static void read_word(const char *word, struct node_state *m)
 	m->facts.seen.jobs = strstr(word, "+jobs") ? 1 : strstr(word, "+unseen") ? PODS_UNSEEN : 0;
 	m->facts.seen.pods = strstr(word, "+dark") ? PODS_UNSEEN : 0;
 	m->facts.seen.blocker.code = strstr(word, "+protected") ? REASON_HOLDER_PROTECTED : REASON_NONE;
-	m->record.reason.code = m->facts.seen.blocker.code;
+	m->record.reason.code = strstr(word, "+silent") ? REASON_AGENT_SILENT : m->facts.seen.blocker.code;
+	m->record.go = (struct order){ { 1, 5 }, VERB_STAGE, target };
+	m->record.ordered = NOW;
+	m->report.ack.seq = m->record.go.seq;
+	m->report.ack.verb = VERB_STAGE;
+	m->report.ack.result = strstr(word, "+unheard") ? RESULT_ACCEPTED : RESULT_DONE;
 	m->record.receipt.waited = strstr(word, "+over");
 	const char *group = strstr(word, "+g"), *zone = strstr(word, "+z");
 	m->facts.group = group ? (uint64_t)group[2] : 0;

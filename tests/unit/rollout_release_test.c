@@ -102,7 +102,7 @@ static void the_baseline_is_what_was_there(void **state)
 		{ "", true, MIG_SUCCESS, false, true, "" }, // nothing was there to be used
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct row row = { .name = "", AT(QUEUED), SLOT(WORK), LOADED(OLD) };
+		struct row row = { .name = "", AT(QUEUED), SLOT(WORK), LOADED(OLD), HEARD };
 		struct view v = view_of(&row);
 		struct decision d;
 		set_baseline("", rows[i].allocatable);

@@ -67,6 +67,12 @@ static void grants_that_are_taken_back(void **state)
 		{ "queued+slot+ga done+ga+protected", "S-", REASON_NONE },
 		{ "queued+slot+ga queued+slot+ga+dark held+ga+protected", "---", REASON_GROUP_INCOMPLETE },
 		{ "queued+slot+ga held+ga+protected queued+slot+ga+dark", "---", REASON_GROUP_INCOMPLETE },
+		{ "queued+slot+ga queued+slot+ga+unheard", "SS", REASON_AGENT_ASKED },
+		{ "queued+slot+ga+unheard queued+slot+ga", "SS", REASON_NONE },
+		{ "queued+slot+ga queued+slot+ga+unheard+well", "SS", REASON_NONE },
+		{ "queued+slot+ga queued+slot+gb+unheard", "SS", REASON_NONE },
+		{ "queued+slot+ga held+ga+silent", "--", REASON_GROUP_INCOMPLETE },
+		{ "queued+slot+ga staging+ga", "--", REASON_GROUP_INCOMPLETE },
 		// Once one of them is under way that is settled.
 		{ "queued+slot+ga evicting+ours+slot+ga+dark", "SS", REASON_NONE },
 		{ "queued+slot+ga held+ga+protected evicting+ours+slot+ga", "S-S", REASON_NONE },

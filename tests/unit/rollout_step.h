@@ -82,6 +82,8 @@ struct row {
 #define GO(verb_) .go = VERB_##verb_
 #define ANSWER(result_) .answer = RESULT_##result_
 #define FAILS(failing_) ANSWER(FAILED), .failing = FAILING_##failing_
+#define ASKED GO(STAGE)
+#define HEARD ASKED, ANSWER(DONE) // a moment ago
 #define CHANGING(phase_, verb_) .phase = PHASE_##phase_, OURS, TOUCHED, ATTEMPTS(1), .go = VERB_##verb_
 #define NEWER .is_newer = true // is the answer than the order
 #define AGO(seconds) .ago = seconds

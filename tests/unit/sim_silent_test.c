@@ -75,8 +75,44 @@ static void a_node_that_is_well_again_is_soon_in_service(void **state)
 			silent_for(&rows[i], minutes[m]);
 }
 
+// The target is in every store, from before, and a typo in the image keeps the agents from starting: nothing but the
+// coordinator stands between that and the pods.
+static void nobody_is_evicted_for_agents_that_cannot_start(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_coordinator coordinator;
+	const struct target_hash target = farm_target(plain);
+	farm_begin(&f, NODES, plain);
+	for (unsigned i = 0; i < NODES; i++) {
+		farm_store(&f.nodes[i], &target);
+		farm_pod(&f, i, i ? "b" : "a");
+	}
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	for (int i = 0; i < 300 && node_in(&f, "queued") == NODES; i++)
+		farm_run(&coordinator, 1, 100);
+	for (unsigned i = 0; i < NODES; i++)
+		f.nodes[i].is_silent = true;
+	farm_run(&coordinator, 1, MINUTES(60));
+	for (unsigned i = 0; i < NODES; i++) {
+		assert_string_equal(farm_state(&f, i), "held");
+		assert_string_equal(farm_note(&f, i, "kmodsmith.io/reason"), "agent-silent");
+		assert_int_equal(f.nodes[i].life.cordons, 0);
+	}
+	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
+	for (unsigned i = 0; i < NODES; i++)
+		f.nodes[i].is_silent = f.nodes[i].is_told = false;
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(20)));
+	lawful(&f);
+	farm_coordinator_kill(&coordinator);
+	farm_end(&f);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(a_node_that_is_well_again_is_soon_in_service) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_node_that_is_well_again_is_soon_in_service),
+		cmocka_unit_test(nobody_is_evicted_for_agents_that_cannot_start),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,11 +156,11 @@ static bool is_staged(const struct view *v)
 	return rule_is_ordered(v, VERB_STAGE, &v->m->record.target) && rule_is_answered(v, RESULT_DONE) &&
 	       node_state_is_staged(v->m, &v->m->record.target);
 }
+// The answer counts for a while, so the order stays.
 static void queue_node(const struct view *v, struct decision *d)
 {
 	rule_enter_phase(v, d, PHASE_QUEUED, REASON_NONE, "");
 	keep_reason(v, d);
-	rule_take_back_order(v, d);
 }
 static bool is_order_refused(const struct view *v)
 {
@@ -226,11 +226,39 @@ static void load_unattended(const struct view *v, struct decision *d)
 	rule_enter_phase(v, d, PHASE_LOADING, REASON_NONE, "");
 	rule_give_order(v, d, VERB_LOAD, d->next.target);
 }
+// Its turn may have come days after it was staged, or it never was, since the target is in its store: an agent that
+// cannot start would be given a node without pods.
+static bool is_to_ask(const struct view *v)
+{
+	return rule_unloads(v) && !rule_is_heard(v) && !rule_is_asked(v);
+}
+static bool is_grant_unheard(const struct view *v)
+{
+	bool is_granted = v->refused == REASON_NONE || v->refused == REASON_PODS_UNKNOWN ||
+			  v->refused == REASON_AGENT_ASKED; // so that all of a group are asked at the same time
+	return v->slot != SLOT_NONE && is_granted && is_to_ask(v);
+}
+static void ask_agent(const struct view *v, struct decision *d)
+{
+	rule_give_order(v, d, VERB_STAGE, d->next.target);
+}
+static bool is_refused_by_agent(const struct view *v)
+{
+	return rule_is_ordered(v, VERB_STAGE, &v->m->record.target) && rule_is_answered(v, RESULT_FAILED);
+}
+static void stage_refused(const struct view *v, struct decision *d)
+{
+	rule_enter_phase(v, d, PHASE_STAGING, REASON_STAGE_FAILED, rule_ack_code(v));
+}
 // The pods are listed before a workload is disturbed (5.7). A failed node, which is cordoned already, goes on.
 static bool is_slot_granted(const struct view *v)
 {
 	return v->slot != SLOT_NONE && v->refused == REASON_NONE &&
 	       (v->m->record.receipt.is_there || node_state_pods(v->m)->pods >= 0);
+}
+static bool is_cordon_due(const struct view *v)
+{
+	return is_slot_granted(v) && (rule_is_heard(v) || !rule_unloads(v));
 }
 static bool is_node_protected(const struct view *v)
 {
@@ -469,13 +497,23 @@ static void wait_for_jobs(const struct view *v, struct decision *d)
 {
 	rule_enter_phase(v, d, PHASE_WAITING, REASON_JOBS, "");
 }
+static bool is_eviction_due(const struct view *v)
+{
+	bool has_waited = v->m->record.phase == PHASE_CORDONED || node_state_pods(v->m)->jobs == 0 ||
+			  v->m->record.receipt.waited;
+	return v->slot == SLOT_WORK && has_waited;
+}
+static bool is_eviction_unheard(const struct view *v)
+{
+	return is_eviction_due(v) && is_to_ask(v);
+}
+static bool is_unheard_for_long(const struct view *v)
+{
+	return rule_is_silent(v) || (is_eviction_due(v) && rule_is_asked(v) && rule_is_expired(v));
+}
 static bool is_to_evict(const struct view *v)
 {
-	return v->slot == SLOT_WORK;
-}
-static bool is_done_waiting(const struct view *v)
-{
-	return is_to_evict(v) && (node_state_pods(v->m)->jobs == 0 || v->m->record.receipt.waited);
+	return is_eviction_due(v) && rule_is_heard(v);
 }
 // Pods with claims end only while the plugin runs that releases the claims (T11).
 static uint16_t last_operands(const struct view *v)
@@ -614,7 +652,13 @@ const struct rule drain_rules[] = {
 	  REASON_NONE },
 	{ IN(QUEUED), "a pod that must not be evicted uses the GPU: held, no workload was disturbed", is_node_protected,
 	  hold_protected, REASON_NONE },
-	{ IN(QUEUED), "a slot is granted: cordoned", is_slot_granted, cordon_granted_node, REASON_NONE },
+	{ IN(QUEUED), "the agent cannot stage the target any more: staged again", is_refused_by_agent, stage_refused,
+	  REASON_NONE },
+	{ IN(QUEUED), "the agent does not answer: held, no workload was disturbed", rule_is_silent, hold_silent,
+	  REASON_NONE },
+	{ IN(QUEUED), "a slot is granted: the agent is asked whether it has the target", is_grant_unheard, ask_agent,
+	  REASON_NONE },
+	{ IN(QUEUED), "a slot is granted: cordoned", is_cordon_due, cordon_granted_node, REASON_NONE },
 	{ IN(LOADING), "the target is loaded", is_load_done, finish_load, REASON_NONE },
 	{ IN(LOADING), "the target is not loaded, and NVIDIA's operator manages the driver now: held", is_load_foreign,
 	  hold_foreign, REASON_NONE },
@@ -646,12 +690,19 @@ const struct rule drain_rules[] = {
 	  REASON_NONE },
 	{ DRAINING, "the maintenance window ends too soon: the drain is cancelled", is_window_short, cancel_drain,
 	  REASON_WINDOW_CLOSED },
+	{ IN(CORDONED) | IN(WAITING), "the agent does not answer: the drain is cancelled, no pod was evicted",
+	  is_unheard_for_long, cancel_drain, REASON_AGENT_SILENT },
+	{ IN(CORDONED) | IN(WAITING),
+	  "the agent cannot stage the target any more: the drain is cancelled, no pod was evicted", is_refused_by_agent,
+	  cancel_drain, REASON_NOT_STAGED },
+	{ IN(CORDONED) | IN(WAITING), "it has a work slot: the agent is asked whether it has the target",
+	  is_eviction_unheard, ask_agent, REASON_NONE },
 	{ IN(CORDONED), "it has a work slot: pods are evicted, operands paused", is_to_evict, begin_evictions,
 	  REASON_NONE },
 	{ IN(CORDONED), "the policy waits for jobs", is_to_wait_for_jobs, wait_for_jobs, REASON_NONE },
 	{ IN(CORDONED), "no work slot came free in time: the drain is cancelled", rule_is_expired, cancel_drain,
 	  REASON_NO_WORK_SLOT },
-	{ IN(WAITING), "no job is left, and it has a work slot: pods are evicted, operands paused", is_done_waiting,
+	{ IN(WAITING), "no job is left, and it has a work slot: pods are evicted, operands paused", is_to_evict,
 	  begin_evictions, REASON_NONE },
 	{ IN(WAITING), "the wait is over: a work slot is requested", is_wait_over, wait_for_slot, REASON_NONE },
 	{ IN(WAITING), "jobs did not finish in time, and onTimeout is release: the drain is cancelled",

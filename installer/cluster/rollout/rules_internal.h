@@ -67,6 +67,12 @@ static inline bool rule_is_mute(const struct view *v)
 	return v->m->record.reason.code == REASON_AGENT_SILENT && v->m->record.go.verb == VERB_VALIDATE &&
 	       !rule_has_answered(v) && !rule_is_passed(v);
 }
+// The order to stage the target is still to be answered.
+bool rule_is_asked(const struct view *v);
+// It said a moment ago that it has the target. Nobody is evicted for an agent that cannot start.
+bool rule_is_heard(const struct view *v);
+// A driver would be unloaded: neither is the target loaded, nor nothing at all.
+bool rule_unloads(const struct view *v);
 bool rule_is_loaded(const struct view *v, const struct target_hash *target_hash); // exactly this one
 // It returns to service with the driver that it has: no move to a target, so no halt stops it.
 static inline bool rule_recovers(const struct view *v)

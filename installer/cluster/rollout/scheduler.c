@@ -495,8 +495,8 @@ static void plan_nodes(const struct round *r)
 	free(sorted);
 }
 
-// A group is drained as a whole: no node is cordoned before the pods of all its nodes were listed, and none if one of
-// them must not be drained. That is decided once the first one is cordoned.
+// A group is drained as a whole: no node is cordoned before the pods of all its nodes were listed and all its agents
+// heard, and none if one of them must not or cannot be drained. That is decided once the first one is cordoned.
 static enum reason_code group_refusal(const struct round *r, size_t at)
 {
 	enum reason_code why = REASON_NONE;
@@ -505,12 +505,16 @@ static enum reason_code group_refusal(const struct round *r, size_t at)
 		bool is_queued = mate->record.phase == PHASE_QUEUED && r->s->node_plans[i].had != SLOT_NONE;
 		if (node_phase_info(mate->record.phase)->is_disruptive)
 			return REASON_NONE;
-		if (mate->record.phase == PHASE_HELD && mate->record.reason.code == REASON_HOLDER_PROTECTED)
+		enum reason_code held = mate->record.phase == PHASE_HELD ? mate->record.reason.code : REASON_NONE;
+		struct view v = scheduler_view(r->c, r->s, i);
+		if (held == REASON_HOLDER_PROTECTED || held == REASON_AGENT_SILENT || mate->record.phase == PHASE_STAGING)
 			why = REASON_GROUP_INCOMPLETE;
 		else if (is_queued && why == REASON_NONE &&
 			 (node_state_pods(mate)->pods < 0 ||
 			  node_state_pods(mate)->blocker.code == REASON_HOLDER_PROTECTED))
 			why = REASON_PODS_UNKNOWN;
+		else if (is_queued && why == REASON_NONE && rule_unloads(&v) && !rule_is_heard(&v))
+			why = REASON_AGENT_ASKED;
 	}
 	return why;
 }
@@ -537,8 +541,9 @@ static void keep_or_free_slots(const struct round *r)
 			node_plan->refused = scheduler_refusal(r, i);
 			if (node_plan->refused == REASON_NONE && !m->record.receipt.is_there)
 				node_plan->refused = group_refusal(r, i);
-			if (node_plan->refused == REASON_NONE || node_plan->refused == REASON_PODS_UNKNOWN)
-				node_plan->has = node_plan->had; // also while its group's pods are listed
+			if (node_plan->refused == REASON_NONE || node_plan->refused == REASON_PODS_UNKNOWN ||
+			    node_plan->refused == REASON_AGENT_ASKED)
+				node_plan->has = node_plan->had; // also while its group is looked at
 		} else if (!m->record.has_phase && node_plan->had != SLOT_NONE) {
 			node_plan->has = node_plan->had; // its keys were deleted: it is rebuilt first (T62)
 		}

@@ -30,6 +30,26 @@ bool rule_is_answered(const struct view *v, enum result result)
 	return v->m->record.go.verb != VERB_NONE && rule_has_answered(v) && v->m->report.ack.result == result;
 }
 
+bool rule_is_asked(const struct view *v)
+{
+	return rule_is_ordered(v, VERB_STAGE, &v->m->record.target) && !rule_is_answered(v, RESULT_DONE) &&
+	       !rule_is_answered(v, RESULT_FAILED);
+}
+
+bool rule_is_heard(const struct view *v)
+{
+	enum { ANSWERS_LASTED = 5 };
+	const struct record *r = &v->m->record;
+	int64_t begin = r->ordered > r->since ? r->ordered : r->since;
+	return rule_is_ordered(v, VERB_STAGE, &r->target) && rule_is_answered(v, RESULT_DONE) &&
+	       v->now < begin + ANSWERS_LASTED * (int64_t)policy_span(v->pool, SPAN_ACK);
+}
+
+bool rule_unloads(const struct view *v)
+{
+	return !rule_recovers(v) && !node_state_is_empty(v->m);
+}
+
 bool rule_is_target_spent(const struct view *v)
 {
 	const struct record *r = &v->m->record;
@@ -386,7 +406,9 @@ static void explain_wait(const struct view *v, struct decision *d)
 		set_wait_reason(d, REASON_STAGING_UNDER_WAY, rule_ack_code(v));
 		return;
 	case PHASE_QUEUED:
-		why = v->slot != SLOT_NONE ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
+		why = v->slot == SLOT_NONE  ? REASON_NO_SLOT :
+		      rule_is_asked(v) ? REASON_AGENT_ASKED :
+					 REASON_PODS_UNKNOWN;
 		set_wait_reason(d, v->refused != REASON_NONE ? v->refused : why, "");
 		if (v->refused == REASON_GPU_BROKEN)
 			set_gpu_reason(v, d, v->refused, gpu_report_broken(&v->m->report.gpus));
@@ -407,7 +429,11 @@ static void explain_wait(const struct view *v, struct decision *d)
 		set_wait_reason(d, REASON_UNKNOWN_STATE, "");
 		return;
 	default:
-		set_wait_reason(d, r->reason.code != REASON_NONE ? r->reason.code : REASON_WORKING, r->reason.object);
+		if ((IN(CORDONED) | IN(WAITING)) & 1U << r->phase && rule_is_asked(v))
+			set_wait_reason(d, REASON_AGENT_ASKED, "");
+		else
+			set_wait_reason(d, r->reason.code != REASON_NONE ? r->reason.code : REASON_WORKING,
+					r->reason.object);
 	}
 }
 
