@@ -3,7 +3,8 @@
 // and the design, but nothing of the code that they check.
 //
 // I1 limits, I2 cordons, I3 holders, I4 proofs, I5 deadlines, I6 evictions, I7 attempts, I8 halts, I9 owners, agents,
-// I13 pods, I14 agents that live; seq: sequence numbers; fence: former leaders. Three are about a whole run, so tests check them at its end:
+// I13 pods, I14 answers; seq: sequence numbers; fence: former leaders. Three are about a whole run, so tests check them
+// at its end:
 // I10 (writes a node) sim_rollout_test all_is_well, sim_farm_agent_test undisturbed; I11 (nothing changes, nothing is
 // written) sim_rollout_test all_is_well; I12 (all come to rest) sim_seeds_test expect_node, and every kill.
 #include "tests/sim/nvidia.h"

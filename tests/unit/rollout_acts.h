@@ -186,8 +186,8 @@ static bool check_decision(const struct world *w, unsigned i, const struct decis
 	bool is_drain = next->phase == PHASE_EVICTING && (was->phase == PHASE_CORDONED || was->phase == PHASE_WAITING);
 	if (is_drain && !is_heard)
 		return violates("I14: evicted for an agent that nobody heard", w, i);
-	if (d->cordon == CORDON_ON && was->phase == PHASE_QUEUED && !is_heard && target_hash_is_set(&m->report.loaded) &&
-	    !target_hash_eq(&m->report.loaded, &was->target))
+	bool is_unload = target_hash_is_set(&m->report.loaded) && !target_hash_eq(&m->report.loaded, &was->target);
+	if (d->cordon == CORDON_ON && was->phase == PHASE_QUEUED && is_unload && !is_heard)
 		return violates("I14: cordoned for an agent that nobody heard", w, i);
 	const struct node_phase_info *info = node_phase_info(next->phase);
 	if (info->span != SPAN_NONE &&

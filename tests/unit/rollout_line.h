@@ -56,8 +56,8 @@ static int teardown(void **state)
 
 // Words: a state; then any of +slot +wait (in the ledger) +cordon +ours (with receipt) +down +busy +skip +retry +me
 // +failed +well (has the target) +gN (group) +zN +blocked +jobs (run) +unseen (are they?) +over (is the wait) +paused
-// +A +B (labels of a pool) +vain (drained) +tried (this target) +dark (its pods) +protected (a pod is) +silent (its agent) +unheard (though not
-// for long) +unlabelled.
+// +A +B (labels of a pool) +vain (drained) +tried (this target) +dark (its pods) +protected (a pod is) +silent (its
+// agent, held for that) +unheard (its agent, asked a moment ago) +unlabelled.
 static void read_word(const char *word, struct node_state *m)
 {
 	size_t len = strcspn(word, "+");

@@ -138,16 +138,24 @@ nobody() { kube GET /api/v1/namespaces/kmodsmith/pods | jq -e '.items == []'; }
   assert_equal "$(kube GET /api/v1/nodes | jq '[.items[] | select(.spec.unschedulable)] | length')" 0
 }
 
-@test "an image that cannot be pulled: the drivers stay, and why says what the pod of the silent agent waits for" {
-  local node=node-1
+@test "an image that cannot be pulled: drivers and pods stay, and why says what the pod of the silent agent waits for" {
+  local node stays target
+  stays=$(pods_of web .metadata.uid)
+  is_silent_held() { "$KMODSMITH" rollout status --json | jq -e '.nodes[] | select(.state == "held" and .reason == "agent-silent")'; }
   why() { run "$KMODSMITH" rollout why "$node" --namespace kmodsmith && [[ ${lines[0]} == *"$1"* ]]; }
   run chart upgrade "$(pools "$new")" --set images.runtime.tag=none
   assert_success
   kube DELETE "/api/v1/namespaces/kmodsmith/pods?labelSelector=app.kubernetes.io%2Fcomponent%3Dagent" >/dev/null
   until_so 120 ready_pods kmodsmith-agent 0
-  run chart upgrade "$(pools "${new%.*}.99" '{"deadlines": {"ack": "20s"}}')" --set images.runtime.tag=none
-  assert_success
-  until_so 120 why "driver: ImagePullBackOff"
+  for target in "${new%.*}.99" "$old"; do # the second one is in the stores of both
+    run chart upgrade "$(pools "$target" '{"deadlines": {"ack": "20s"}}')" --set images.runtime.tag=none
+    assert_success
+    until_so 180 is_silent_held
+    node=$(is_silent_held | jq -rs '.[0].node')
+    until_so 120 why "driver: ImagePullBackOff"
+    assert_equal "$(pods_of web .metadata.uid)" "$stays"
+    assert_equal "$(kube GET /api/v1/nodes | jq '[.items[] | select(.spec.unschedulable)] | length')" 0
+  done
   assert_equal "$(loaded)" "$new $new"
   run chart upgrade "$(pools "$new")"
   assert_success

@@ -499,8 +499,8 @@ static void wait_for_jobs(const struct view *v, struct decision *d)
 }
 static bool is_eviction_due(const struct view *v)
 {
-	bool has_waited = v->m->record.phase == PHASE_CORDONED || node_state_pods(v->m)->jobs == 0 ||
-			  v->m->record.receipt.waited;
+	bool has_waited =
+		v->m->record.phase == PHASE_CORDONED || node_state_pods(v->m)->jobs == 0 || v->m->record.receipt.waited;
 	return v->slot == SLOT_WORK && has_waited;
 }
 static bool is_eviction_unheard(const struct view *v)

@@ -507,7 +507,9 @@ static enum reason_code group_refusal(const struct round *r, size_t at)
 			return REASON_NONE;
 		enum reason_code held = mate->record.phase == PHASE_HELD ? mate->record.reason.code : REASON_NONE;
 		struct view v = scheduler_view(r->c, r->s, i);
-		if (held == REASON_HOLDER_PROTECTED || held == REASON_AGENT_SILENT || mate->record.phase == PHASE_STAGING)
+		bool is_out = held == REASON_HOLDER_PROTECTED || held == REASON_AGENT_SILENT ||
+			      mate->record.phase == PHASE_STAGING;
+		if (is_out)
 			why = REASON_GROUP_INCOMPLETE;
 		else if (is_queued && why == REASON_NONE &&
 			 (node_state_pods(mate)->pods < 0 ||

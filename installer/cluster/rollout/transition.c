@@ -406,9 +406,9 @@ static void explain_wait(const struct view *v, struct decision *d)
 		set_wait_reason(d, REASON_STAGING_UNDER_WAY, rule_ack_code(v));
 		return;
 	case PHASE_QUEUED:
-		why = v->slot == SLOT_NONE  ? REASON_NO_SLOT :
-		      rule_is_asked(v) ? REASON_AGENT_ASKED :
-					 REASON_PODS_UNKNOWN;
+		why = v->slot == SLOT_NONE ? REASON_NO_SLOT :
+		      rule_is_asked(v)     ? REASON_AGENT_ASKED :
+					     REASON_PODS_UNKNOWN;
 		set_wait_reason(d, v->refused != REASON_NONE ? v->refused : why, "");
 		if (v->refused == REASON_GPU_BROKEN)
 			set_gpu_reason(v, d, v->refused, gpu_report_broken(&v->m->report.gpus));
