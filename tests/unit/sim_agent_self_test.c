@@ -59,6 +59,7 @@ static const char WAY[] = "did mode self: staging\n"
 			  "did stage: done: the target is staged\n"
 			  "did mode self: queued\n"
 			  "did mode self: evicting\n"
+			  "did order 1.4: none\n"
 			  "did mode self: replacing\n"
 			  "did order 1.5: replace\n"
 			  "did replace: starting the worker\n"
@@ -130,7 +131,7 @@ static void users_of_the_driver_are_waited_for(void **state)
 	self_begin(&s);
 	s.holders = 1;
 	go_on(&s, 120);
-	assert_true(str_ends(s.log, "did mode self: evicting\n"));
+	assert_true(str_ends(s.log, "did mode self: evicting\ndid order 1.4: none\n"));
 	assert_string_equal(fixture_note(&s, "holders"), "1 1 pod-0");
 	s.holders = 0;
 	go_on(&s, 30);

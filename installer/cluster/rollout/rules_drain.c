@@ -526,6 +526,7 @@ static uint16_t last_operands(const struct view *v)
 static void begin_evictions(const struct view *v, struct decision *d)
 {
 	rule_enter_phase(v, d, PHASE_EVICTING, REASON_NONE, "");
+	rule_take_back_order(v, d);
 	rule_pause_operands(v, d);
 	d->next.paused &= (uint16_t)~last_operands(v);
 }
