@@ -3,6 +3,7 @@
 
 #include "base/process/proc.h"
 #include "kmod/kernel_tree/compiler.h"
+#include "kmod/kernel_tree/programs.h"
 #include "kmod/sandbox/sandbox.h"
 
 #include <fcntl.h>
@@ -136,7 +137,8 @@ int toolchain_find(const struct tree *tree, const char *path, const struct root 
 	auto_str char *strip = str_fmt("%sstrip", t.prefix);
 	if (find_compiler(tree, &t, err) < 0 || check_scripts(tree, err) < 0 ||
 	    find_tool(&t, "make", "gmake", &t.make, err) < 0 ||
-	    find_tool(&t, t.is_clang ? "llvm-strip" : strip, strip, &t.strip, err) < 0 || check_llvm(&t, tree, err) < 0)
+	    find_tool(&t, t.is_clang ? "llvm-strip" : strip, strip, &t.strip, err) < 0 ||
+	    check_llvm(&t, tree, err) < 0 || programs_check(tree, base, t.version, err) < 0)
 		return -1;
 	t.ccache = toolchain_program(t.base, t.path, "ccache");
 	*ret = t;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/kernel_tree/tree.h"
 
+#include "kmod/kernel_tree/programs.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +86,7 @@ static char *config_value(const struct tree *tree, const char *name)
 	return value_after(tree->config, start);
 }
 
-static bool is_config_set(const struct tree *tree, const char *name)
+bool tree_is_set(const struct tree *tree, const char *name)
 {
 	auto_str char *value = config_value(tree, name);
 	return str_eq(value, "y");
@@ -263,7 +265,7 @@ static int fill_tree(struct tree *t, struct err *err)
 	if (find_source_dir(t, err) < 0 || find_dirs(t, err) < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(archs) && !t->arch; i++)
-		if (is_config_set(t, archs[i].option))
+		if (tree_is_set(t, archs[i].option))
 			t->arch = str_dup(archs[i].name);
 	if (!t->arch)
 		return err_set(err, E_ARCH, "'%s%s' is for none of x86_64, aarch64, ppc64le", t->root.name, t->build);
@@ -275,9 +277,9 @@ static int fill_tree(struct tree *t, struct err *err)
 	t->compiler = config_value(t, "CC_VERSION_TEXT");
 	if (!t->compiler)
 		t->compiler = str_dup("");
-	t->is_clang = is_config_set(t, "CC_IS_CLANG");
-	t->is_rt = is_config_set(t, "PREEMPT_RT");
-	t->has_dwarf_crcs = is_config_set(t, "GENDWARFKSYMS");
+	t->is_clang = tree_is_set(t, "CC_IS_CLANG");
+	t->is_rt = tree_is_set(t, "PREEMPT_RT");
+	t->has_dwarf_crcs = tree_is_set(t, "GENDWARFKSYMS");
 	auto_str char *number = config_value(t, t->is_clang ? "CLANG_VERSION" : "GCC_VERSION");
 	uint64_t n = 0;
 	if (number && str_u64(number, 10, &n))
@@ -285,7 +287,7 @@ static int fill_tree(struct tree *t, struct err *err)
 	auto_str char *symvers = str_fmt("%s/Module.symvers", t->build);
 	if (root_exists(&t->root, symvers))
 		t->symvers = TAKE(symvers);
-	return 0;
+	return programs_check_tree(t, err);
 }
 
 // Two builds of one release differ in their banners (R-A6).

@@ -38,6 +38,8 @@ void tree_done(struct tree *tree);
 // Releases of the trees that root seems to have, sorted.
 int tree_releases(const struct root *root, struct strv *ret, struct err *err);
 
+bool tree_is_set(const struct tree *tree, const char *option); // CONFIG_<option>=y
+
 // Does a file below the source or the build tree match an extended regular expression? 1 yes, 0 no or no such file.
 int tree_matches(const struct tree *tree, const char *file, const char *regex, struct err *err);
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a build asks of kernel, compiler and probes before it compiles a driver. Source and kernel tree are made up, and small;
 # make, compiler and sandbox are this machine's.
-# shellcheck disable=SC2154,SC2016 # bats and helper.bash set output, stderr, top and ROOT; make's variables in strings
+# shellcheck disable=SC2154,SC2016,SC2030,SC2031 # bats and helper.bash set output, stderr, top and ROOT; make's variables in
+# strings; a test's changes are its own
 load helper
 load package
 
@@ -81,4 +82,31 @@ compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kerne
   run readelf -SW "$(find "$work/1/modules" -name nvidia.ko)"
   assert_line --partial " .text "
   refute_output --partial .debug_
+}
+
+@test "check and build say the same of what kbuild's own programs lack: a library, a program, the linker script" {
+  local row code words
+  mkdir -p "$tree/scripts/basic" "$tree/scripts/mod"
+  cp "$(readlink -f /bin/true)" "$tree/scripts/basic/fixdep"
+  cp "$tree/scripts/basic/fixdep" "$tree/scripts/mod/modpost"
+  cp -r "$tree" "$work/whole"
+  pack_tree
+  build
+  assert_status 0
+  rm -r "$work/state/logs"
+  for row in "gcc -x c -shared -Wl,-soname,libgone.so.1 -o $work/libgone.so /dev/null && echo 'int main(void) { return 0; }' |
+      gcc -x c - -x none -Wl,--no-as-needed $work/libgone.so -o scripts/mod/modpost@E_TOOLCHAIN@modpost' needs libgone.so.1, which this machine" \
+    "rm scripts/mod/modpost@E_HEADERS_NOT_FOUND@scripts/mod/modpost' is missing" \
+    "echo '-T scripts/module.lds' >scripts/Makefile.modfinal@E_HEADERS_NOT_FOUND@scripts/module.lds' is missing"; do
+    IFS=@ read -rd '' row code words <<<"$row" || true
+    rm -r "$tree" && cp -r "$work/whole" "$tree"
+    (cd "$tree" && eval "$row")
+    pack_tree
+    kmodsmith check --source "$driver" --kernel "$kernel" --flavour open --headers "$work/headers.tar" --state-dir "$work/state"
+    assert_status "$([ "$code" = E_TOOLCHAIN ] && echo 30 || echo 1)" # files that were named must be whole
+    [[ "$output$stderr" == *"$code"*"${words%$'\n'}"* ]] || fail "$output$stderr"
+    build
+    assert_error "$code" "${words%$'\n'}"
+    assert_equal "$(compiled)" 0
+  done
 }

@@ -180,11 +180,111 @@ static void hostile_roots(void **state)
 	}
 }
 
+static int read_needs(const struct folder *f, const char *path, struct needs *ret)
+{
+	struct err err;
+	auto_fd int fd = root_open(&f->root, path, O_RDONLY, &err);
+	assert_true(fd >= 0);
+	return linker_needs_read(fd, path, ret, &err);
+}
+
+// What the linker would say before the program starts.
+static void libraries_that_a_program_lacks(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *needed, *version;      // of the program
+		const char *at, *definition;       // the library in the root; NULL = none
+		const char *runpath, *interpreter; // of the program
+		const char *missing;
+		bool is_whole; // all of the library
+	} rows[] = {
+		{ NULL, NULL, NULL, NULL, NULL, NULL, NULL, false },
+		{ "libdw.so.1", NULL, NULL, NULL, NULL, NULL, "libdw.so.1", true },
+		{ "libdw.so.1", NULL, "usr/lib64/libdw.so.1", NULL, NULL, NULL, NULL, false },
+		{ "libdw.so.1", "ELFUTILS_0.122", "lib/x86_64-linux-gnu/libdw.so.1", "ELFUTILS_0.122", NULL, NULL, NULL,
+		  false },
+		{ "libc.so.6", "GLIBC_2.38", "lib/x86_64-linux-gnu/libc.so.6", "GLIBC_2.36", NULL, NULL,
+		  "GLIBC_2.38 of libc.so.6", false },
+		{ "libc.so.6", "GLIBC_2.38", "lib64/libc.so.6", NULL, NULL, NULL, NULL, false },  // has no versions
+		{ "libdw.so.1", NULL, "opt/x/libdw.so.1", NULL, NULL, NULL, "libdw.so.1", true }, // not the linker's
+		{ "libdw.so.1", NULL, "opt/x/libdw.so.1", NULL, "/opt/x", NULL, NULL, false },
+		{ "libdw.so.1", NULL, NULL, NULL, "$ORIGIN/lib", NULL, NULL, false }, // nobody can tell
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder f;
+		auto_needs struct needs needs = { 0 };
+		auto_str char *missing = NULL;
+		const char *library = NULL;
+		struct err err;
+		folder_make(&f);
+		struct linked program = linked_make(rows[i].needed, rows[i].version, NULL),
+			      own = linked_make(NULL, NULL, rows[i].definition);
+		if (rows[i].runpath) {
+			program.dyn[4].d_tag = DT_RUNPATH;
+			strcpy(program.strings + program.dyn[4].d_un.d_val, rows[i].runpath);
+		}
+		tempdir_data(&f, "program", &program, sizeof(program));
+		if (rows[i].at)
+			tempdir_data(&f, rows[i].at, &own, sizeof(own));
+		assert_int_equal(read_needs(&f, "program", &needs), 1);
+		assert_int_equal(linker_missing(&f.root, &needs, &missing, &library, &err), 0);
+		expect(rows[i].missing ? str_eq(missing, rows[i].missing) : !missing, missing ? missing : "nothing");
+		expect(rows[i].is_whole == !!library, rows[i].needed);
+	}
+}
+
+static void linker_that_is_missing(void **state)
+{
+	(void)state;
+	static const char linker[] = "/nix/ld-linux.so.2";
+	auto_folder struct folder f;
+	struct linked program = linked_make(NULL, NULL, NULL);
+	struct err err;
+	folder_make(&f);
+	program.load.p_type = PT_INTERP;
+	program.load.p_offset = offsetof(struct linked, strings);
+	memcpy(program.strings, linker, sizeof(linker));
+	tempdir_data(&f, "program", &program, sizeof(program));
+	for (int is_there = 0; is_there < 2; is_there++) {
+		auto_needs struct needs needs = { 0 };
+		auto_str char *missing = NULL;
+		const char *library = NULL;
+		if (is_there)
+			tempdir_write(&f, "nix/ld-linux.so.2", "");
+		assert_int_equal(read_needs(&f, "program", &needs), 1);
+		assert_int_equal(linker_missing(&f.root, &needs, &missing, &library, &err), 0);
+		assert_true(is_there ? !missing : str_eq(missing, linker));
+	}
+}
+
+static void damaged_programs(void **state)
+{
+	(void)state;
+	auto_folder struct folder f;
+	struct linked l = linked_make("libc.so.6", "GLIBC_2.38", "A_1");
+	folder_make(&f);
+	for (size_t i = 0; i < sizeof(l); i++) {
+		auto_needs struct needs cut = { 0 }, wrong = { 0 };
+		struct linked bad = l;
+		tempdir_data(&f, "cut", &l, i);
+		assert_in_range(read_needs(&f, "cut", &cut), 0, 1);
+		((unsigned char *)&bad)[i] = 0xff;
+		tempdir_data(&f, "wrong", &bad, sizeof(bad));
+		assert_in_range(read_needs(&f, "wrong", &wrong), 0, 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(soname_of_a_file), cmocka_unit_test(damaged_libraries),
-		cmocka_unit_test(links_and_cache),  cmocka_unit_test(other_roots),
+		cmocka_unit_test(soname_of_a_file),
+		cmocka_unit_test(damaged_libraries),
+		cmocka_unit_test(libraries_that_a_program_lacks),
+		cmocka_unit_test(linker_that_is_missing),
+		cmocka_unit_test(damaged_programs),
+		cmocka_unit_test(links_and_cache),
+		cmocka_unit_test(other_roots),
 		cmocka_unit_test(hostile_roots),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-O1: compilers for a kernel of another architecture than this machine's. Those of its own: patch_test.c.
 #include "kmod/kernel_tree/headers.h"
+#include "kmod/kernel_tree/programs.h"
 #include "kmod/kernel_tree/toolchain.h"
-#include "tests/unit/test.h"
+#include "tests/unit/library.h"
+#include "tests/unit/tempdir.h"
 
 #include <elf.h>
 #include <sys/stat.h>
@@ -53,6 +55,7 @@ static void machine_done(struct machine *m)
 {
 	free(m->path);
 	free(m->tree.arch);
+	free(m->tree.config);
 	folder_done(&m->folder);
 }
 #define auto_machine __attribute__((cleanup(machine_done)))
@@ -155,6 +158,162 @@ static void test_scripts(void **state)
 	}
 }
 
+// A tree of this machine's architecture with all of kbuild's own parts, for the options of config.
+static void prepare_tree(struct machine *m, const char *config)
+{
+	static const char *const parts[] = { "scripts/mod/modpost", "scripts/genksyms/genksyms",
+					     "scripts/gendwarfksyms/gendwarfksyms", "tools/objtool/objtool",
+					     "scripts/module.lds" };
+	put_fixdep(m, "build", m->own);
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		auto_str char *path = str_fmt("build/%s", parts[i]);
+		tempdir_write(&m->folder, path, "");
+	}
+	tempdir_write(&m->folder, "build/scripts/Makefile.modfinal", "\t-T scripts/module.lds -o $@\n");
+	m->tree.source = m->tree.build;
+	m->tree.config = str_dup(config);
+	free(m->tree.arch);
+	m->tree.arch = str_dup(m->own);
+	put_tool(m, "", "strip", "");
+	put_tool(m, "", "gcc-12", "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0");
+}
+
+// A compile would run these; whether it does depends on the kernel's configuration.
+static void test_parts_of_a_tree(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *config, *gone;
+		bool is_refused;
+	} rows[] = {
+		{ "", NULL, false },
+		{ "", "scripts/mod/modpost", true },
+		{ "", "scripts/module.lds", true },
+		{ "", "scripts/genksyms/genksyms", false },
+		{ "CONFIG_MODVERSIONS=y\n", "scripts/genksyms/genksyms", true },
+		{ "CONFIG_MODVERSIONS=y\nCONFIG_GENDWARFKSYMS=y\n", "scripts/genksyms/genksyms", false },
+		{ "CONFIG_MODVERSIONS=y\nCONFIG_GENDWARFKSYMS=y\n", "scripts/gendwarfksyms/gendwarfksyms", true },
+		{ "", "tools/objtool/objtool", false },
+		{ "CONFIG_OBJTOOL=y\n", "tools/objtool/objtool", true },
+		{ "CONFIG_GCC_PLUGIN_RANDSTRUCT=y\n", "scripts/gcc-plugins/randomize_layout_plugin.so", true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_machine struct machine m;
+		struct err err = { 0 };
+		machine_make(&m);
+		prepare_tree(&m, rows[i].config);
+		auto_str char *gone = str_fmt("build/%s", rows[i].gone ? rows[i].gone : "none"),
+			      *said = str_fmt("/%s' is missing", gone);
+		root_unlink(&m.folder.root, gone, &err);
+		int r = programs_check_tree(&m.tree, &err);
+		expect(r == (rows[i].is_refused ? -1 : 0), gone);
+		expect(r == 0 || (err.code == E_HEADERS_NOT_FOUND && strstr(err.text, said)), err.text);
+	}
+	auto_machine struct machine debian;
+	struct err err = { 0 };
+	machine_make(&debian);
+	prepare_tree(&debian, "");
+	root_unlink(&debian.folder.root, "build/scripts/module.lds", &err);
+	tempdir_write(&debian.folder, "build/arch/x86/module.lds", "");
+	assert_int_equal(programs_check_tree(&debian.tree, &err), 0);
+}
+
+// Programs that came with the headers need libraries of where they are run: known before the compile.
+static void test_libraries(void **state)
+{
+	(void)state;
+	static const char modversions[] = "CONFIG_MODVERSIONS=y\nCONFIG_GENDWARFKSYMS=y\n";
+	static const struct {
+		const char *config, *path, *needed, *version, *said; // NULL = it is no matter
+	} rows[] = {
+		{ modversions, "scripts/gendwarfksyms/gendwarfksyms", "libdw.so.1", NULL,
+		  "needs libdw.so.1, which %s does not have: install libdw1 (Debian, Ubuntu) or elfutils-libs" },
+		{ "", "scripts/gendwarfksyms/gendwarfksyms", "libdw.so.1", NULL, NULL },
+		{ "CONFIG_OBJTOOL=y\n", "tools/objtool/objtool", "libelf.so.1", NULL, "needs libelf.so.1, which %s" },
+		{ "CONFIG_OBJTOOL=y\n", "tools/objtool/objtool.real-x86", "libelf.so.1", NULL, "install libelf1" },
+		{ "", "scripts/mod/modpost", "libfoo.so.7", NULL, "libfoo.so.7, which %s does not have: install the" },
+		{ "", "scripts/mod/modpost", "libc.so.6", "GLIBC_2.38",
+		  "needs GLIBC_2.38 of libc.so.6, which %s does not have: the headers are of a newer distribution" },
+		{ "", "scripts/mod/modpost", "libc.so.6", "GLIBC_2.34", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_machine struct machine m;
+		struct err err = { 0 };
+		struct linked program = linked_make(rows[i].needed, rows[i].version, NULL),
+			      libc = linked_make(NULL, NULL, "GLIBC_2.34");
+		machine_make(&m);
+		prepare_tree(&m, rows[i].config);
+		auto_str char *path = str_fmt("build/%s", rows[i].path);
+		tempdir_data(&m.folder, path, &program, sizeof(program));
+		tempdir_data(&m.folder, "lib64/libc.so.6", &libc, sizeof(libc));
+		int r = programs_check(&m.tree, &m.folder.root, "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", &err);
+		expect(r == (rows[i].said ? -1 : 0), rows[i].path);
+		if (!rows[i].said)
+			continue;
+		const char *place = strstr(rows[i].said, "%s");
+		auto_str char *said = place ? str_fmt("%.*s%s%s", (int)(place - rows[i].said), rows[i].said,
+						      m.folder.path, place + 2) :
+					      str_dup(rows[i].said);
+		expect(err.code == E_TOOLCHAIN && strstr(err.text, said), err.text);
+	}
+}
+
+// The same for the compiler that is found: with nothing else to say about it.
+static void test_libraries_of_this_machine(void **state)
+{
+	(void)state;
+	auto_machine struct machine m;
+	struct linked program = linked_make("libkmodsmith-has-none.so.1", NULL, NULL);
+	for (int is_lacking = 0; is_lacking < 2; is_lacking++) {
+		auto_toolchain struct toolchain t = { 0 };
+		struct err err = { 0 };
+		if (!is_lacking) {
+			machine_make(&m);
+			prepare_tree(&m, "");
+		} else {
+			tempdir_data(&m.folder, "build/scripts/mod/modpost", &program, sizeof(program));
+		}
+		int r = find(&m, "gcc-12 (Debian 12.2.0-14) 12.2.0", 12, false, &t, &err);
+		assert_int_equal(r, is_lacking ? -1 : 0);
+		expect(!is_lacking || strstr(err.text, "has-none.so.1, which this machine does not have"), err.text);
+	}
+}
+
+static void test_plugins(void **state)
+{
+	(void)state;
+	static const char debian[] = "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0",
+			  redhat[] = "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)";
+	static const struct {
+		const char *compiler, *inside; // of the plugin, '|' for NUL
+		bool is_refused;
+	} rows[] = {
+		{ debian,
+		  "12.2.0|20220819||../src/configure -v --with-pkgversion='Debian 12.2.0-14+deb12u1' --with-bugurl=x|",
+		  false },
+		{ debian, "12.2.0|20220819||../src/configure -v --with-pkgversion='Debian 12.2.0-14' --with-bugurl=x|",
+		  true },
+		{ debian, "12.3.0|20220819||../src/configure -v --with-pkgversion='Debian 12.2.0-14+deb12u1' -x|",
+		  true },
+		{ redhat, "11.4.1|20231218|Red Hat 11.4.1-3||../configure --enable-bootstrap|", false },
+		{ redhat, "11.4.1|20230605|Red Hat 11.4.1-2||../configure --enable-bootstrap|", true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_machine struct machine m;
+		auto_str char *inside = str_dup(rows[i].inside);
+		struct err err = { 0 };
+		size_t len = strlen(inside);
+		machine_make(&m);
+		prepare_tree(&m, "CONFIG_GCC_PLUGINS=y\nCONFIG_GCC_PLUGIN_LATENT_ENTROPY=y\n");
+		for (size_t k = 0; k < len; k++)
+			inside[k] = inside[k] == '|' ? '\0' : inside[k];
+		tempdir_data(&m.folder, "build/scripts/gcc-plugins/latent_entropy_plugin.so", inside, len);
+		int r = programs_check(&m.tree, &m.folder.root, rows[i].compiler, &err);
+		expect(r == (rows[i].is_refused ? -1 : 0), rows[i].inside);
+		expect(r == 0 || (err.code == E_TOOLCHAIN && strstr(err.text, rows[i].compiler)), err.text);
+	}
+}
+
 // Of two trees of a kernel in the store the one whose programs run here is taken, and the other when it is alone.
 static void test_stored(void **state)
 {
@@ -168,7 +327,8 @@ static void test_stored(void **state)
 		for (int k = 0; k < (i == 2 ? 1 : 2); k++) {
 			auto_str char *build = str_fmt("store/%064d/usr/src/kernels/5.14", k);
 			put_fixdep(&m, build, i == k ? m.own : m.other);
-			const char *const files[][2] = { { ".config", "CONFIG_ARM64=y\n" },
+			const char *const files[][2] = { { "scripts/mod/modpost", "" },
+							 { ".config", "CONFIG_ARM64=y\n" },
 							 { "Makefile", "" },
 							 { "include/generated/autoconf.h", "" },
 							 { "include/generated/utsrelease.h",
@@ -177,7 +337,7 @@ static void test_stored(void **state)
 			folder_dir(&m.folder, dir);
 			for (size_t f = 0; f < ARRAY_SIZE(files); f++) {
 				auto_str char *path = str_fmt("%s/%s", build, files[f][0]);
-				folder_file(&m.folder, path, files[f][1]);
+				tempdir_write(&m.folder, path, files[f][1]);
 			}
 		}
 		auto_tree struct tree t = { .root = ROOT_NONE };
@@ -191,7 +351,13 @@ static void test_stored(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cross), cmocka_unit_test(test_llvm),
-					    cmocka_unit_test(test_scripts), cmocka_unit_test(test_stored) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cross),
+					    cmocka_unit_test(test_llvm),
+					    cmocka_unit_test(test_scripts),
+					    cmocka_unit_test(test_stored),
+					    cmocka_unit_test(test_parts_of_a_tree),
+					    cmocka_unit_test(test_libraries),
+					    cmocka_unit_test(test_libraries_of_this_machine),
+					    cmocka_unit_test(test_plugins) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
