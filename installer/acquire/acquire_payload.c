@@ -8,6 +8,7 @@
 #include "acquire/compile.h"
 #include "base/core/date.h"
 #include "base/file/lockfile.h"
+#include "kmod/kernel_tree/programs.h"
 #include "kmod/kernel_tree/toolchain.h"
 
 #include <sys/file.h>
@@ -432,24 +433,36 @@ int acquire_builder(void *acquire, const char *compiler, struct root *ret, struc
 	return 0;
 }
 
-// Whatever its tag is: a pinned one counts, too.
-bool acquire_has_builder(const struct root *state, const char *arch, const char *compiler)
+// Unpacked by an earlier compile, its libraries are seen.
+static int judge_builder_root(const struct root *state, const char *hex, const struct tree *tree, struct err *err)
 {
-	struct asset_key want = { .kind = &ASSET_BUILDER, .arch = arch, .compiler = compiler };
+	auto_root struct root base = ROOT_NONE;
+	auto_str char *path = str_fmt(DIR "/%s", hex);
+	struct err unseen;
+	if (root_sub(state, path, &base, &unseen) < 0)
+		return 1;
+	return programs_check(tree, &base, "", err) < 0 ? err_wrap(err, "the builder image in the store") : 1;
+}
+
+// Whatever its tag is: a pinned one counts, too.
+int acquire_judge_builder(const struct root *state, const struct tree *tree, struct err *err)
+{
+	auto_str char *compiler = toolchain_wanted(tree);
+	struct asset_key want = { .kind = &ASSET_BUILDER, .arch = tree_own_arch(), .compiler = compiler };
 	auto_root struct root dir = ROOT_NONE;
 	auto_layout struct layout store = LAYOUT_NONE;
 	auto_oci_index struct oci_index x = { 0 };
 	struct err ignored;
 	if (root_sub(state, "store", &dir, &ignored) < 0 || layout_open(&dir, &store, &ignored) < 0 ||
 	    layout_index(&store, &x, &ignored) < 0)
-		return false;
+		return 0;
 	for (size_t i = 0; i < x.count; i++) {
 		auto_str char *why = NULL;
 		char hex[DIGEST_HEX + 1];
 		want.digest = x.items[i].digest;
 		if (str_eq(x.items[i].artifact_type, ASSET_BUILDER.type) &&
 		    asset_find(&store, &want, hex, &why, &ignored) > 0)
-			return true;
+			return judge_builder_root(state, hex, tree, err);
 	}
-	return false;
+	return 0;
 }

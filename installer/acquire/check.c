@@ -92,10 +92,12 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 	if (source && (patches_check_removed(w->options.patches, source, flavour, tree, err) < 0 ||
 		       patches_choose(w->options.patches, source, flavour, tree, &patches, err) < 0))
 		return -1;
-	auto_str char *compiler = toolchain_wanted(tree);
-	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 &&
-	    !acquire_has_builder(w->node->state, tree_own_arch(), compiler))
-		return -1;
+	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0) {
+		struct err own = *err;
+		int r = acquire_judge_builder(w->node->state, tree, err);
+		if (r <= 0)
+			return r < 0 ? err_wrap(err, "%s", own.text) : -1;
+	}
 	if (!tools.cc || !source || !core_is_needed(source, flavour))
 		return 0;
 	auto_root struct root dir = ROOT_NONE;

@@ -341,7 +341,6 @@ static bool examine_headers(struct doctor *x)
 // Missing headers or compilers only matter if there is no package.
 static void examine_build(struct doctor *x)
 {
-	const struct host *h = &x->facts.host;
 	struct err err;
 	auto_toolchain struct toolchain tools = { 0 };
 	auto_str char *path = str_fmt("%s/usr/sbin:%s/usr/bin:%s/sbin:%s/bin", x->node->host->name, x->node->host->name,
@@ -349,8 +348,7 @@ static void examine_build(struct doctor *x)
 	if (!examine_headers(x))
 		return;
 	bool is_fit = toolchain_find(&x->tree, path, NULL, &tools, &err) == 0;
-	auto_str char *compiler = toolchain_wanted(&x->tree);
-	if (!is_fit && acquire_has_builder(x->node->state, h->arch, compiler))
+	if (!is_fit && acquire_judge_builder(x->node->state, &x->tree, &err) > 0)
 		add_finding(x, "compiler", DOCTOR_PASS, 0, "that of the builder image in the store");
 	else if (!is_fit)
 		add_finding(x, "compiler", DOCTOR_WARN, err.code, "%s", err.text);

@@ -124,7 +124,7 @@ static int check_libraries(const struct tree *tree, const struct root *in, const
 	    linker_missing(in, &needs, &missing, &library, &unread) < 0 || !missing)
 		return 0;
 	auto_str char *hint = package_hint(library);
-	return err_set(err, E_TOOLCHAIN, "'%s%s' needs %s, which %s does not have%s", tree->root.name, full, missing,
+	return err_set(err, E_TOOLCHAIN, "the headers' %s needs %s, which %s does not have%s", path, missing,
 		       *in->name ? in->name : "this machine", hint);
 }
 
@@ -163,11 +163,12 @@ static int check_plugin(const struct tree *tree, const char *path, const char *v
 	auto_str char *own = str_ndup(open + 1, (size_t)(close - open - 1));
 	bool is_same = has_words(map, len, close + 1) && (!by || str_starts(by, own));
 	file_unmap(map, len);
-	return is_same ? 0 :
-			 err_set(err, E_TOOLCHAIN,
-				 "the compiler is %s, and '%s%s' was compiled with another gcc%s%s%s: gcc loads only "
-				 "plugins of its own build",
-				 version, tree->root.name, full, by ? " ('" : "", by ? by : "", by ? "')" : "");
+	return is_same ?
+		       0 :
+		       err_set(err, E_TOOLCHAIN,
+			       "the compiler is %s, and the headers' %s was compiled with another gcc%s%s%s: gcc loads only "
+			       "plugins of its own build",
+			       version, path, by ? " ('" : "", by ? by : "", by ? "')" : "");
 }
 
 int programs_check(const struct tree *tree, const struct root *base, const char *version, struct err *err)

@@ -452,3 +452,23 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
     --state-dir "$state"
   assert_status 30
 }
+
+@test "check and doctor see what kbuild's programs lack in a builder root that was unpacked" {
+  local tree=$BATS_TEST_TMPDIR/headers.tar.d/usr/src/kernels/$kernel said="the builder image in the store: the headers' scripts/mod/modpost needs libgone[.]so[.]1, which $state/builders/[0-9a-f]{64} does not have"
+  pack
+  from
+  assert_status 0
+  mkdir -p "$tree/scripts/basic" "$tree/scripts/mod"
+  gcc -x c -nostdlib -static -o "$tree/scripts/basic/fixdep" -Wl,-e,0 - <<<''
+  gcc -x c -shared -Wl,-soname,libgone.so.1 -o "$BATS_TEST_TMPDIR/libgone.so" /dev/null
+  gcc -x c -nostdlib -shared - -x none -Wl,--no-as-needed "$BATS_TEST_TMPDIR/libgone.so" -o "$tree/scripts/mod/modpost" <<<''
+  built_with 99 "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
+  kmodsmith check --kernel "$kernel" --source "$BATS_TEST_TMPDIR/driver" --flavour open --headers "$BATS_TEST_TMPDIR/headers.tar" \
+    --state-dir "$state"
+  assert_status 30
+  assert_output --regexp "E_TOOLCHAIN.*expected gcc 99.*$said"
+  kmodsmith doctor --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state"
+  assert_line --regexp "^warn +compiler .*$said"
+  from
+  assert_error E_TOOLCHAIN "needs libgone.so.1"
+}

@@ -95,7 +95,7 @@ compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kerne
   assert_status 0
   rm -r "$work/state/logs"
   for row in "gcc -x c -shared -Wl,-soname,libgone.so.1 -o $work/libgone.so /dev/null && echo 'int main(void) { return 0; }' |
-      gcc -x c - -x none -Wl,--no-as-needed $work/libgone.so -o scripts/mod/modpost@E_TOOLCHAIN@modpost' needs libgone.so.1, which this machine" \
+      gcc -x c - -x none -Wl,--no-as-needed $work/libgone.so -o scripts/mod/modpost@E_TOOLCHAIN@scripts/mod/modpost needs libgone.so.1, which this machine" \
     "rm scripts/mod/modpost@E_HEADERS_NOT_FOUND@scripts/mod/modpost' is missing" \
     "echo '-T scripts/module.lds' >scripts/Makefile.modfinal@E_HEADERS_NOT_FOUND@scripts/module.lds' is missing"; do
     IFS=@ read -rd '' row code words <<<"$row" || true
