@@ -104,8 +104,8 @@ int acquire_payload_source(struct acquire *o, const char *driver, char **ret_pat
 // unpacked at builders/HEX of the state directory; a damaged one in the store is quarantined and fetched again. It
 // stays until acquire_done(); unused others are removed.
 int acquire_builder(void *acquire, const char *compiler, struct root *ret, struct err *err);
-// Of the store's one for this tree's compiler: 1 = nothing is known against it, 0 = there is none. E_TOOLCHAIN: unpacked
-// before, it lacks what kbuild's programs need.
+// Of the store's one for this tree's compiler: 1 = nothing is known against it, 0 = there is none. E_TOOLCHAIN: it lies
+// unpacked, and lacks what kbuild's programs need.
 int acquire_judge_builder(const struct root *state, const struct tree *tree, struct err *err);
 // Where a kernel's headers come from when the host has none (R-A1): those that were packed, from the store and the
 // sources; last of all the repositories that the host itself uses. Borrowed from acquire, whose members must be set.

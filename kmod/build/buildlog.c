@@ -10,13 +10,16 @@
 // then the linker and the programs of the kernel's scripts/; then what could not be started or died; make's last words
 // say nothing but a name.
 static const char *const errors[] = {
-	"^[^ :]+:[0-9]+:([0-9]+:)? *(fatal |internal )?error: "
-	"|^([{]standard input[}]|[^ :]+):[0-9]+: (Fatal )?Error: " // of the assembler
+	"^[^ :]+:[0-9]+:([0-9]+:)? *(fatal |internal compiler )?error: "
+	"|^([{]standard input[}]|[^ :]+):([0-9]+:)? (Fatal e|E)rror: " // of the assembler
 	"|(No space left on device|Disk quota exceeded|File size limit exceeded)"
-	"|^[^ :]+( ERROR)?: (virtual memory exhausted|out of memory)",
-	"^(  |[*]{3} +)?(ERROR:|FATAL:|FAILED:?) |: undefined reference to |^[^ :]+:[0-9]+: syntax error" // genksyms
-	"|^([^ :]+: )?error: [a-z_-]+: " // objtool and gendwarfksyms
-	"|^[^ :]*(cc1|gcc|clang|ld|collect2)[^ :/]*: (fatal )?error: |^[^ :]*ld([.](bfd|lld|gold))?(-[0-9]+)?: "
+	"|^([^ :]+( ERROR)?: )?(virtual memory exhausted|out of memory)|^[a-z]+: Cannot allocate memory$",
+	"^(  |[*]{3} +)?(ERROR:|FATAL:|FAILED:?) |: undefined reference to "
+	"|^[^ :]+:[0-9]+: (syntax error|(export|expand) undefined |redefinition of )" // genksyms
+	"|^unrecognized (ELF|ET_REL|e_machine) "                                      // recordmcount
+	"|^([^ :]+: )?error: [a-z_-]+: "                                              // objtool and gendwarfksyms
+	"|^[^ :]*(cc1|gcc|clang|ld|collect2)[^ :/]*: (fatal |internal compiler )?error: "
+	"|^[^ :]*ld([.](bfd|lld|gold))?(-[0-9]+)?: "
 	"|^[^ :]*(fixdep|genksyms|gendwarfksyms|objtool|modpost|pahole|resolve_btfids|recordmcount): "
 	"|: error while loading shared libraries: |: version `[^']+' not found \\(required by ",
 	"^(/bin/)?(sh|bash): |No rule to make target |^[^ :]+:[0-9]+: [*]{3} .*Stop[.]$" // $(error) of a makefile
@@ -31,7 +34,8 @@ static const char *const errors[] = {
 static char *find_error(const char *line, unsigned *ret_rank)
 {
 	static const char source[] = SANDBOX_WORK "/src/";
-	if (!strstr(line, ": ") && !strstr(line, "*** ") && !strchr("ABIKS", *line)) // most lines need no expressions
+	if (!strstr(line, ": ") && !strstr(line, "*** ") &&
+	    !strchr("ABFIKSou", *line)) // most lines need no expressions
 		return NULL;
 	for (unsigned i = 0; i < ARRAY_SIZE(errors); i++) {
 		regex_t compiled;

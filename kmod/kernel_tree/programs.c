@@ -163,12 +163,11 @@ static int check_plugin(const struct tree *tree, const char *path, const char *v
 	auto_str char *own = str_ndup(open + 1, (size_t)(close - open - 1));
 	bool is_same = has_words(map, len, close + 1) && (!by || str_starts(by, own));
 	file_unmap(map, len);
-	return is_same ?
-		       0 :
-		       err_set(err, E_TOOLCHAIN,
-			       "the compiler is %s, and the headers' %s was compiled with another gcc%s%s%s: gcc loads only "
-			       "plugins of its own build",
-			       version, path, by ? " ('" : "", by ? by : "", by ? "')" : "");
+	return is_same ? 0 :
+			 err_set(err, E_TOOLCHAIN,
+				 "the compiler is %s, and the headers' %s was compiled with another gcc%s%s%s: "
+				 "plugins of its own build",
+				 version, path, by ? " ('" : "", by ? by : "", by ? "')" : "");
 }
 
 int programs_check(const struct tree *tree, const struct root *base, const char *version, struct err *err)

@@ -134,6 +134,26 @@ static void test_first_error_of_programs(void **state)
 	}
 }
 
+// Of whole logs.
+static void test_logs(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *what, *log, *needed;
+	} rows[] = {
+#define LOG(what, log, needed) { what, log, needed },
+#include "tests/unit/buildlog.def"
+#undef LOG
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct buildlog log = { .fd = -1 };
+		feed(&log, rows[i].log);
+		auto_str char *got = str_fmt("%s: %s", rows[i].what, log.error ? log.error : "nothing");
+		expect(str_eq(log.error, rows[i].needed), got);
+		buildlog_done(&log);
+	}
+}
+
 // R-M1
 static void test_killed_compilers(void **state)
 {
@@ -189,6 +209,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_first_error),
 		cmocka_unit_test(test_first_error_of_programs),
+		cmocka_unit_test(test_logs),
 		cmocka_unit_test(test_killed_compilers),
 		cmocka_unit_test(test_progress_and_log),
 	};
