@@ -11,6 +11,7 @@
 #include "kmod/load/kernel_trust.h"
 #include "kmod/module/proof.h"
 #include "kmod/source/patch.h"
+#include "kmod/source/recipe.h"
 
 void check_result_done(struct check_result *r)
 {
@@ -126,6 +127,18 @@ static int read_target_abi(const struct check_request *w, struct tree *tree, str
 	return 0;
 }
 
+// Why the package does not serve stays the reason.
+static void add_compile(const struct check_request *w, struct check_result *ret)
+{
+	auto_str char *newer = recipe_newer_kernel(w->source ? w->source->version : NULL, w->release);
+	auto_str char *text =
+		str_fmt("headers and compiler are available, no known obstacle%s%s%s", newer ? "; the kernel is " : "",
+			newer ? newer : "", newer ? "; it may fail" : "");
+	ret->is_untried = newer;
+	if (!ret->reason)
+		set_check_verdict(ret, VERDICT_NEEDS_BUILD, 0, text);
+}
+
 int check_kernel(const struct check_request *w, struct check_result *ret, struct err *err)
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
@@ -143,9 +156,8 @@ int check_kernel(const struct check_request *w, struct check_result *ret, struct
 	if (!is_served && (w->source || !w->package)) {
 		if (!has_tree || judge_build(w, &tree, &why) < 0)
 			set_check_verdict(&result, VERDICT_IMPOSSIBLE, why.code, why.text);
-		else if (!result.reason)
-			set_check_verdict(&result, VERDICT_NEEDS_BUILD, 0,
-					  "headers and compiler are available, no known obstacle");
+		else
+			add_compile(w, &result);
 	}
 	*ret = result;
 	result = (struct check_result){ 0 };

@@ -37,6 +37,7 @@ struct check_result {
 	enum verdict verdict;
 	int code; // error code that stands in the way; 0 = none
 	char *reason;
+	bool is_untried;      // needs a build, and the kernel is newer than any that the driver was compiled for
 	char *evidence;       // what it was compared with
 	const char *compared; // proof_basis_name() of the package's proof; NULL = there was none
 };

@@ -8,6 +8,7 @@
 #include "host/module_set.h"
 #include "kmod/module/proof.h"
 #include "kmod/module/vmlinuz.h"
+#include "kmod/source/recipe.h"
 #include "precompiled/package/package.h"
 
 #include <fcntl.h>
@@ -386,6 +387,9 @@ static void compile_for_kernel(struct prebuild_kernel *a)
 	    proc_idle(&why) < 0)
 		progress_note(a->p->node->progress, "%s", why.text);
 	if (make_candidate_package(a, &why) < 0) {
+		auto_str char *newer = recipe_newer_kernel(a->p->source.version, a->kernel->release);
+		if (newer && why.code == E_BUILD)
+			err_wrap(&why, "the kernel is %s", newer);
 		progress_fail(a->p->node->progress);
 		record_compile_failure(a, &why);
 	}

@@ -17,6 +17,7 @@
 #include "kmod/kernel_tree/compiler.h"
 #include "kmod/kernel_tree/toolchain.h"
 #include "kmod/load/kernel_trust.h"
+#include "kmod/source/recipe.h"
 #include "next_kernel/kernel_report.h"
 #include "plan/preflight.h"
 #include "precompiled/package/unpack.h"
@@ -354,6 +355,10 @@ static void examine_build(struct doctor *x)
 		add_finding(x, "compiler", DOCTOR_WARN, err.code, "%s", err.text);
 	else
 		add_finding(x, "compiler", DOCTOR_PASS, 0, "%s", tools.version);
+	const char *loaded = x->facts.loaded.version, *driver = x->driver ? x->driver : loaded;
+	auto_str char *newer = recipe_newer_kernel(driver, x->facts.host.release);
+	if (newer)
+		add_finding(x, "kernel", DOCTOR_WARN, 0, "it is %s; a compile may fail", newer);
 	struct jobs_facts jobs;
 	jobs_read(x->node->kern, &jobs);
 	auto_str char *numbers = jobs_text(&jobs);

@@ -5,6 +5,7 @@
 #include "holders/unbind.h"
 #include "host/module_set.h"
 #include "journal/loaded_params.h"
+#include "kmod/source/recipe.h"
 #include "precompiled/repository/kind.h"
 
 struct plan_context {
@@ -306,11 +307,14 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 		if (signing && !a->signer)
 			return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded",
 				       signing);
+		auto_str char *newer = recipe_newer_kernel(m->plan->driver, m->facts->host.release);
 		add_step(m->plan, STEP_COMPILE,
 			 str_fmt("%s %s for %s", m->plan->driver, module_type_name(m->plan->flavour),
 				 m->facts->host.release),
-			 str_fmt("no package is available%s%s%s%s", a->inputs ? "; " : "", a->inputs ? a->inputs : "",
-				 a->signer ? "; signed by " : "", a->signer ? a->signer : ""));
+			 str_fmt("no package is available%s%s%s%s%s%s%s", a->inputs ? "; " : "",
+				 a->inputs ? a->inputs : "", newer ? "; the kernel is " : "", newer ? newer : "",
+				 newer ? "; it may fail" : "", a->signer ? "; signed by " : "",
+				 a->signer ? a->signer : ""));
 	}
 	add_step(m->plan, STEP_PROVE, strv_join(modules, ", "),
 		 str_dup("nothing is touched before the new modules are known to fit"));

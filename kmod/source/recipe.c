@@ -162,3 +162,28 @@ int recipe_check(const struct source *source, enum module_type flavour, const st
 	}
 	return 0;
 }
+
+// The newest series that each branch was compiled for: docs/drivers.md has the table. Of 570, 580 and 590 these were the
+// interface files, which are what a kernel breaks.
+static const struct {
+	const char *driver; // glob
+	unsigned major, minor;
+} newest[] = { { "418.*", 6, 12 }, { "450.*", 6, 12 }, { "460.*", 6, 12 }, { "470.*", 6, 12 }, { "525.*", 7, 2 },
+	       { "570.*", 6, 12 }, { "575.*", 6, 12 }, { "590.*", 6, 12 }, { "*", 7, 3 } };
+
+char *recipe_newer_kernel(const char *driver, const char *release)
+{
+	uint64_t major = 0, minor = 0;
+	const char *dot = strchr(release, '.');
+	auto_str char *first = str_ndup(release, strspn(release, "0123456789")),
+		      *second = str_ndup(dot ? dot + 1 : "", dot ? strspn(dot + 1, "0123456789") : 0);
+	if (!str_u64(first, 10, &major) || !str_u64(second, 10, &minor))
+		return NULL;
+	size_t i = driver ? 0 : ARRAY_SIZE(newest) - 1;
+	while (driver && fnmatch(newest[i].driver, driver, 0) != 0)
+		i++;
+	if (major < newest[i].major || (major == newest[i].major && minor <= newest[i].minor))
+		return NULL;
+	return str_fmt("newer than any kernel %s driver was compiled for here: %u.%u", driver ? "this" : "a",
+		       newest[i].major, newest[i].minor);
+}

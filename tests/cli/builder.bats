@@ -454,7 +454,8 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
 }
 
 @test "check and doctor see what kbuild's programs lack in a builder root that was unpacked" {
-  local tree=$BATS_TEST_TMPDIR/headers.tar.d/usr/src/kernels/$kernel said="the builder image in the store: the headers' scripts/mod/modpost needs libgone[.]so[.]1, which $state/builders/[0-9a-f]{64} does not have"
+  local tree=$BATS_TEST_TMPDIR/headers.tar.d/usr/src/kernels/$kernel said
+  said="the builder image in the store: the headers' scripts/mod/modpost needs libgone[.]so[.]1, which $state/builders/[0-9a-f]{64} does"
   pack
   from
   assert_status 0

@@ -110,3 +110,37 @@ compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kerne
     assert_equal "$(compiled)" 0
   done
 }
+
+@test "a kernel newer than any that the driver was compiled for: check, plan and doctor say so, and a prebuild that fails" {
+  local newer="newer than any kernel this driver was compiled for here: 7[.]3" next=99.1.0-1-cloud-amd64 running=$kernel dir
+  check() {
+    kmodsmith check --source "$driver" --kernel "$kernel" --flavour open --modules nvidia --headers "$work/headers.tar" \
+      --state-dir "$work/state" "$@"
+  }
+  check --json
+  assert_json .untried false
+  kernel=$next
+  tiny_headers "$work/headers.tar" "$kernel"
+  tree=$work/headers.tar.d/usr/src/kernels/$kernel
+  compiling_tree "$tree"
+  built_with "$(gcc -dumpversion | cut -d. -f1)" "$work/headers.tar" "$kernel"
+  check
+  assert_status 20
+  assert_line --regexp "^needs-build: .*; the kernel is $newer; it may fail"
+  check --json
+  assert_json .untried true
+  host h100x2-unloaded
+  mkdir -p "$ROOT/boot" && echo image >"$ROOT/boot/vmlinuz-$next"
+  dir=$ROOT/lib/modules/$next
+  mkdir -p "$dir/kernel" && echo CONFIG_MODULES=y >"$dir/config"
+  touch "$dir"/modules.{builtin,order,dep,dep.bin}
+  tar -xf "$work/headers.tar" -C "$ROOT" --keep-directory-symlink
+  sed -i '1i $(error it does not compile)' "$driver/kernel-open/Makefile"
+  kmodsmith watch --once --driver 535.261.03 --source "$driver" --modules nvidia --flavour open
+  assert_line --regexp "^$next may start next: impossible: E_BUILD: the kernel is $newer: .*it does not compile"
+  sed -i "s/$running/$next/" "$ROOT/proc/sys/kernel/osrelease" "$ROOT/proc/version"
+  kmodsmith plan --source "$driver" --modules nvidia --flavour open --headers "$work/headers.tar"
+  assert_line --regexp " compile .*; the kernel is $newer; it may fail"
+  kmodsmith doctor --driver 535.261.03 --headers "$work/headers.tar"
+  assert_line --regexp "^warn +kernel +it is $newer; a compile may fail"
+}

@@ -532,6 +532,35 @@ static void test_module_sets(void **state)
 	}
 }
 
+static void test_newer_kernels(void **state)
+{
+	(void)state;
+	static const char newer[] = "newer than any kernel this driver was compiled for here: ";
+	static const struct {
+		const char *driver, *release, *newest; // NULL = the kernel is not newer
+	} rows[] = {
+		{ "535.261.03", "6.1.0-56-cloud-amd64", NULL },
+		{ "535.261.03", "7.3.4+deb13-cloud-amd64", NULL },
+		{ "535.261.03", "7.4.0-rc3-amd64", "7.3" },
+		{ "535.261.03", "8.0.0", "7.3" },
+		{ "610.1.01", "7.4.0", "7.3" },
+		{ "570.211.01", "6.12.117+deb12-cloud-amd64", NULL },
+		{ "570.211.01", "6.18.2", "6.12" },
+		{ "470.256.02", "7.0.1", "6.12" },
+		{ "525.147.05", "7.2.13", NULL },
+		{ "535.261.03", "not a release", NULL },
+		{ "535.261.03", "7", NULL },
+		{ "535.261.03", "7.", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *text = recipe_newer_kernel(rows[i].driver, rows[i].release);
+		expect(rows[i].newest ? str_starts(text, newer) && str_ends(text, rows[i].newest) : !text,
+		       rows[i].release);
+	}
+	auto_str char *any = recipe_newer_kernel(NULL, "7.4.0");
+	assert_string_equal(any, "newer than any kernel a driver was compiled for here: 7.3");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -541,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_directories),       cmocka_unit_test(test_core_of_architecture),
 		cmocka_unit_test(test_pinned_directory),  cmocka_unit_test(test_pinned_archive),
 		cmocka_unit_test(test_refusals),          cmocka_unit_test(test_module_sets),
+		cmocka_unit_test(test_newer_kernels),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,10 +117,10 @@ static void show_check_result(const struct values *v, const struct check_result 
 	const struct err_info *info = r->code ? err_info(r->code) : NULL;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
-			json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict, "exit", (int)r->verdict,
-				  "code", json_text(info ? info->name : NULL), "reason", json_text(r->reason),
-				  "evidence", json_text(r->evidence), "compared", json_text(r->compared), "next",
-				  json_text(info ? info->next : NULL));
+			json_pack("{s:s, s:i, s:o, s:o, s:b, s:o, s:o, s:o}", "verdict", verdict, "exit",
+				  (int)r->verdict, "code", json_text(info ? info->name : NULL), "reason",
+				  json_text(r->reason), "untried", r->is_untried, "evidence", json_text(r->evidence),
+				  "compared", json_text(r->compared), "next", json_text(info ? info->next : NULL));
 		show_json(json);
 		return;
 	}
