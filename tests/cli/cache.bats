@@ -104,6 +104,17 @@ digest() { jq -r .digest <<<"$output"; }
   [ "$(asked)" -le 2 ]
 }
 
+@test "a compile that failed at its end is not paid for twice: the next try has its objects and answers" {
+  sed -i 's,objcopy .*,case "$$MAKEFLAGS" in *-j2*) & ;; *) echo "ld: final link failed: No space left on device"; exit 1 ;; esac,' \
+    "$driver/kernel-open/Makefile"
+  build
+  assert_error E_BUILD "ld: final link failed: No space left on device"
+  assert_equal "$(asked)" 3
+  build --jobs 2
+  assert_status 0
+  assert_equal "$(kept) $(asked)" "[3,3,0] 0"
+}
+
 @test "as root with only the documented capabilities: compiled and cached, and a killed compile leaves nothing" {
   [ "$EUID" -eq 0 ] || skip "others have no rights to give up"
   local all
