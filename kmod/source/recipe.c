@@ -163,13 +163,13 @@ int recipe_check(const struct source *source, enum module_type flavour, const st
 	return 0;
 }
 
-// The newest series that each branch was compiled for: docs/drivers.md has the table. Of 570, 580 and 590 these were the
-// interface files, which are what a kernel breaks.
+// The newest series that each branch was compiled for (docs/drivers.md). Of 570, 580 and 590 these were the interface
+// files, which are what a kernel breaks. A branch that is not here is measured by the newest kernel of all.
 static const struct {
 	const char *driver; // glob
 	unsigned major, minor;
-} newest[] = { { "418.*", 6, 12 }, { "450.*", 6, 12 }, { "460.*", 6, 12 }, { "470.*", 6, 12 }, { "525.*", 7, 2 },
-	       { "570.*", 6, 12 }, { "575.*", 6, 12 }, { "590.*", 6, 12 }, { "*", 7, 3 } };
+} newest[] = { { "418.*", 6, 12 }, { "450.*", 6, 12 }, { "460.*", 6, 12 }, { "470.*", 6, 12 },
+	       { "525.*", 7, 2 },  { "570.*", 6, 12 }, { "590.*", 6, 12 }, { "*", 7, 3 } };
 
 char *recipe_newer_kernel(const char *driver, const char *release)
 {

@@ -15,8 +15,8 @@ int recipe_modules(const struct root *dir, const struct strv *requested, struct 
 // Number of C files that the modules are made of, by the source's own lists; the total of a build's progress.
 size_t recipe_objects(const struct root *dir, const struct strv *modules);
 
-// "newer than any kernel this driver was compiled for here: 7.3": such a kernel may fail, though nothing is known against
-// it. NULL = it is not newer. driver: NULL = any. Caller frees.
+// "newer than any kernel this driver was compiled for here: 7.3": a compile may fail, though nothing is known against
+// it. NULL = the kernel is not newer. driver: NULL = any. Caller frees.
 char *recipe_newer_kernel(const char *driver, const char *release);
 
 // 0 = not known to fail. E_SOURCE_KERNEL names the reason and the first driver that works (R-B2), in milliseconds:
