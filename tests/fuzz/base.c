@@ -151,6 +151,8 @@ FUZZ_TARGET(library)
 	auto_fd int fd = root_open(root, "usr/lib/libfuzz.so.1.0", O_RDONLY, &err);
 	strv_add(&dirs, str_dup("usr/lib"));
 	int taken = FUZZ(soname_read(fd, "libfuzz.so.1.0", &s, &err)) && s.machine;
+	auto_needs struct needs needs = { 0 };
+	FUZZ(linker_needs_read(fd, "libfuzz.so.1.0", &needs, &err));
 	if (root_mkdirs(root, "etc", 0755, &err) < 0)
 		abort();
 	FUZZ(ldcache_links(root, &dirs, &err));
