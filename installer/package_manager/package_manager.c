@@ -328,6 +328,26 @@ static void take_worse(struct err *all, const struct err *one)
 	*all = both;
 }
 
+// Directories of sources in the order in which they are asked; "" = the host's own.
+static void list_places(const struct package_manager_options *options, struct strv *ret)
+{
+	for (size_t i = 0; options->added && i < options->added->count; i++)
+		strv_add(ret, str_dup(options->added->items[i]));
+	strv_add(ret, str_dup(""));
+	if (options->archive)
+		strv_add(ret, str_dup(options->archive));
+}
+
+// Who added sources wants to know that nobody reads them.
+static void note_unread(const struct package_manager *pm, const char *place)
+{
+	auto_strv struct strv ignored = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++)
+		if (!*place || is_usable(clients[i], pm->host, place, &ignored))
+			return;
+	progress_note(pm->progress, "no package manager of this host reads the repositories in %s", place);
+}
+
 int package_manager_headers(void *package_manager, const char *release, const struct root *store,
 			    char ret_digest[DIGEST_HEX + 1], struct err *err)
 {
@@ -341,20 +361,24 @@ int package_manager_headers(void *package_manager, const char *release, const st
 		return err_set(err, E_NOT_FOUND, "'%s' is not on the host, whose package manager would write there",
 			       pm->state->name);
 	auto_fd int lock = -1;
-	const char *const places[] = { NULL, pm->options.archive };
-	for (size_t k = 0; k < ARRAY_SIZE(places) && (k == 0 || places[k]); k++)
+	auto_strv struct strv places = { 0 };
+	list_places(&pm->options, &places);
+	for (size_t k = 0; k < places.count; k++) {
+		const char *place = *places.items[k] ? places.items[k] : NULL;
+		note_unread(pm, places.items[k]);
 		for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 			struct err one = { 0 };
-			if (!is_usable(clients[i], pm->host, places[k], &whys))
+			if (!is_usable(clients[i], pm->host, place, &whys))
 				continue;
 			if (lock < 0)
 				lock = lockfile_take(pm->state, "package-manager", LOCK_EX, LOCKFILE_WAIT_MS, err);
 			if (lock < 0)
 				return -1;
-			if (ask_client(pm, clients[i], release, places[k], store, ret_digest, &one) == 0)
+			if (ask_client(pm, clients[i], release, place, store, ret_digest, &one) == 0)
 				return 0;
 			take_worse(&all, &one);
 		}
+	}
 	auto_str char *why = strv_join(&whys, ", ");
 	if (!all.code)
 		return err_set(err, E_NOT_FOUND, "this host has no package manager to ask (%s)", why);
@@ -364,16 +388,26 @@ int package_manager_headers(void *package_manager, const char *release, const st
 
 char *package_manager_plan(const struct package_manager *pm, const char *release, char **ret_why)
 {
-	auto_strv struct strv whys = { 0 };
+	auto_strv struct strv whys = { 0 }, places = { 0 };
+	auto_str char *text = NULL;
 	const struct package_job job = { .pm = pm, .release = release };
-	for (size_t i = 0; i < ARRAY_SIZE(clients) && !pm->options.why_not; i++) {
-		auto_str char *wanted = NULL;
-		if (!is_usable(clients[i], pm->host, NULL, &whys))
-			continue;
-		wanted = clients[i]->wanted(&job);
-		return str_fmt("%s for %s, from the host's repositories%s%s", clients[i]->name, wanted,
-			       pm->options.archive ? ", then " : "", pm->options.archive ? pm->options.archive : "");
+	list_places(&pm->options, &places);
+	for (size_t k = 0; k < places.count && !pm->options.why_not; k++) {
+		const char *place = *places.items[k] ? places.items[k] : NULL;
+		const struct package_client *c = NULL;
+		for (size_t i = 0; i < ARRAY_SIZE(clients) && !c; i++)
+			if (is_usable(clients[i], pm->host, place, &whys))
+				c = clients[i];
+		auto_str char *wanted = c && !text ? c->wanted(&job) : NULL;
+		if (wanted)
+			str_add(&text, "%s for %s, from ", c->name, wanted);
+		else if (c)
+			str_add(&text, ", then ");
+		if (c)
+			str_add(&text, "%s", place ? place : "the host's repositories");
 	}
+	if (text)
+		return TAKE(text);
 	auto_str char *why = strv_join(&whys, ", ");
 	*ret_why = pm->options.why_not ? str_dup(pm->options.why_not) :
 					 str_fmt("this host has no package manager to ask (%s)", why);

@@ -19,8 +19,10 @@
 
 struct package_manager_options {
 	const char *why_not; // no package manager is asked, for this reason; NULL = it is
-	// A directory of more sources (*.list, *.sources; *.repo), asked when the host's own do not have the kernel any
-	// more: archives of a distribution. NULL = none.
+	// Directories of more sources (*.list, *.sources; *.repo), each asked before the host's own. NULL = none.
+	const struct strv *added;
+	// Another one, asked when the host's own do not have the kernel any more: archives of a distribution. NULL =
+	// none.
 	const char *archive;
 	unsigned stall_s; // a server that sends nothing for so long is given up; 0 = 15
 };

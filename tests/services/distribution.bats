@@ -131,6 +131,24 @@ apt_source() { # DIR of $web, or a URL
   fetched "in $BATS_TEST_TMPDIR/archive"
 }
 
+@test "added repositories are asked before the host's own, which a site without a network has not; what nobody reads is said" {
+  apt_source http://127.0.0.1:1/
+  mkdir "$BATS_TEST_TMPDIR"/{added,odd}
+  touch "$BATS_TEST_TMPDIR/odd/site.txt"
+  printf 'deb [signed-by=/etc/apt/keyrings/site.gpg] %s ./\n' "$NGINX_PLAIN/apt" >"$BATS_TEST_TMPDIR/added/site.list"
+  KMODSMITH_HEADERS_REPOSITORIES=$BATS_TEST_TMPDIR/odd,$BATS_TEST_TMPDIR/added build "$KERNEL"
+  fetched "in $BATS_TEST_TMPDIR/added" "linux-headers-${KERNEL}_6.1.192-2_amd64.deb" \
+    "no package manager of this host reads the repositories in $BATS_TEST_TMPDIR/odd"
+  [[ $stderr != *"in the repositories of the host"* ]] || told | fail
+  fresh
+  printf 'deb [signed-by=/etc/apt/keyrings/site.gpg] %s ./\n' "$NGINX_PLAIN/other" >"$BATS_TEST_TMPDIR/added/site.list"
+  apt_source apt
+  build "$KERNEL" --headers-repositories "$BATS_TEST_TMPDIR/added"
+  fetched "in $BATS_TEST_TMPDIR/added" "in the repositories of the host"
+  build "$KERNEL" --headers-repositories "$BATS_TEST_TMPDIR/gone"
+  assert_error E_NOT_FOUND --headers-repositories
+}
+
 @test "apt refuses a repository that nobody, or a stranger, signed, that has expired, and packages that were altered" {
   apt_source unsigned
   refused E_UNTRUSTED "is not signed"

@@ -61,6 +61,9 @@ const struct opt distribution_opts[] = {
 	OPT("host-repositories", 0, "on|off", "KMODSMITH_HOST_REPOSITORIES", OPT_STR, host_repositories,
 	    "kernel headers that are nowhere else: fetched by the host's own apt, dnf or zypper from the repositories "
 	    "that it is configured for, without installing anything; default on, off with --offline"),
+	OPT("headers-repositories", 0, "DIR,...", "KMODSMITH_HEADERS_REPOSITORIES", OPT_LIST, headers_repositories,
+	    "*.list, *.sources or *.repo files of more repositories, which the host's own package manager asks before "
+	    "those that it is configured for"),
 	OPT("headers-archive", 0, "DIR", "KMODSMITH_HEADERS_ARCHIVE", OPT_STR, headers_archive,
 	    "*.list, *.sources or *.repo files of archives of superseded kernels, asked after the host's repositories"),
 	{ .help = "Kernel headers" },
@@ -263,9 +266,15 @@ int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err)
 int job_package_manager(const struct job_values *v, struct package_manager_options *ret, struct err *err)
 {
 	const char *word = v->host_repositories;
-	*ret = (struct package_manager_options){ .archive = v->headers_archive,
+	*ret = (struct package_manager_options){ .added = &v->headers_repositories,
+						 .archive = v->headers_archive,
 						 .stall_s = v->origin.remote.stall_timeout_s };
 	auto_root struct root archive = ROOT_NONE;
+	for (size_t i = 0; i < v->headers_repositories.count; i++) {
+		auto_root struct root dir = ROOT_NONE;
+		if (root_init(&dir, v->headers_repositories.items[i], err) < 0)
+			return err_wrap(err, "--headers-repositories");
+	}
 	if (v->headers_archive && root_init(&archive, v->headers_archive, err) < 0)
 		return err_wrap(err, "--headers-archive");
 	ret->why_not = v->origin.remote.is_offline ? "--offline: not asked" :

@@ -14,7 +14,7 @@ struct job_values { // first member of the values of each of these commands
 	char *module_key, *module_cert;     // see job_module_key()
 	char *store_limit, *holders, *host_driver, *reuse, *gpu_check;
 	struct strv from;
-	struct strv headers, modules, params;
+	struct strv headers, headers_repositories, modules, params;
 	char *host_repositories, *headers_archive;
 	char *share, *compile_lease, *kubeconfig; // see cluster/shared_build/
 	struct strv share_keys;
