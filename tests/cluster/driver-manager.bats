@@ -225,15 +225,18 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(calls_of 'unload nvidia')" 1
 }
 
-@test "what is mounted below /drivers is read as the driver's container sees it: files in directories, and no special file" {
+@test "what is mounted below /drivers, and repositories, are read as the driver's container sees them: files in directories, none special" {
   image=$old
   local dir=$ROOT/var/lib/kubelet/pods
-  VOLUMES='[{"name": "licence", "secret": {"secretName": "s"}}, {"name": "params", "configMap": {"name": "m"}}]' MOUNTS='[
+  VOLUMES='[{"name": "licence", "secret": {"secretName": "s"}}, {"name": "params", "configMap": {"name": "m"}},
+    {"name": "sources", "configMap": {"name": "r"}}]' MOUNTS='[{"name": "sources", "mountPath": "/etc/apt/sources.list.d/site.list", "subPath": "site.list"},
     {"name": "licence", "mountPath": "/drivers/licensing-config"}, {"name": "licence", "mountPath": "/drivers/gridd.conf", "subPath": "gridd.conf"},
     {"name": "licence", "mountPath": "/drivers/ClientConfigToken/client_configuration_token.tok", "subPath": "client_configuration_token.tok"},
     {"name": "params", "mountPath": "/drivers/nvidia.conf", "subPath": "nvidia.conf"}, {"name": "params", "mountPath": "/drivers"}]' driver_pod "$old" "${from[@]}"
   dir=$dir/$(kube GET "/api/v1/namespaces/$OPERATOR/pods/$pod" | jq -r .metadata.uid)/volumes
   mkdir -p "$dir/kubernetes.io~secret/licence/..2026" "$dir/kubernetes.io~configmap/params/nvidia.conf"
+  mkdir "$dir/kubernetes.io~configmap/sources"
+  echo "deb http://site ./" >"$dir/kubernetes.io~configmap/sources/site.list"
   cd "$dir/kubernetes.io~secret/licence"
   ln -s ..2026 ..data
   for name in gridd.conf client_configuration_token.tok; do
@@ -248,6 +251,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_untouched plugin
   assert_equal "$(cd "$ROOT" && find drivers -type f -exec cat {} + | sort | uniq -c | xargs)" "2 client_configuration_token.tok 2 gridd.conf"
   assert_equal "$(cat "$ROOT/drivers/licensing-config/gridd.conf")" gridd.conf
+  assert_equal "$(cat "$ROOT/etc/apt/sources.list.d/site.list")" "deb http://site ./"
   assert_equal "$(grep -c "is skipped: it is a \(FIFO\|socket\)" <<<"$stderr")" 3
 }
 

@@ -150,15 +150,24 @@ static void test_files(void **state)
 {
 	(void)state;
 	static const struct {
-		const char *text, *mount, *name, *volume, *path; // volume NULL = it is no file of the driver's
+		const char *text, *mount, *to, *volume, *path; // volume NULL = it is no file of the driver's
 	} rows[] = {
 		{ "a key of a ConfigMap", "'name':'params','mountPath':'/drivers/nvidia.conf','subPath':'nvidia.conf'",
-		  "nvidia.conf", "configmap/params", "nvidia.conf" },
-		{ "all of a Secret", "'name':'more','mountPath':'/drivers'", NULL, "secret/more", NULL },
-		{ "all of it, with a slash", "'name':'more','mountPath':'/drivers/'", NULL, "secret/more", NULL },
-		{ "projected from several", "'name':'both','mountPath':'/drivers'", NULL, "projected/both", NULL },
+		  "drivers/nvidia.conf", "configmap/params", "nvidia.conf" },
+		{ "all of a Secret", "'name':'more','mountPath':'/drivers'", "drivers", "secret/more", NULL },
+		{ "all of it, with a slash", "'name':'more','mountPath':'/drivers/'", "drivers", "secret/more", NULL },
+		{ "projected from several", "'name':'both','mountPath':'/drivers'", "drivers", "projected/both", NULL },
 		{ "another name than the key's", "'name':'params','mountPath':'/drivers//nvidia.conf','subPath':'a/b'",
-		  "nvidia.conf", "configmap/params", "a/b" },
+		  "drivers//nvidia.conf", "configmap/params", "a/b" },
+		{ "repoConfig for apt",
+		  "'name':'params','mountPath':'/etc/apt/sources.list.d/a.list','subPath':'a.list'",
+		  "etc/apt/sources.list.d/a.list", "configmap/params", "a.list" },
+		{ "repoConfig for dnf", "'name':'params','mountPath':'/etc/yum.repos.d/a.repo','subPath':'a.repo'",
+		  "etc/yum.repos.d/a.repo", "configmap/params", "a.repo" },
+		{ "repoConfig for zypper", "'name':'params','mountPath':'/etc/zypp/repos.d'", "etc/zypp/repos.d",
+		  "configmap/params", NULL },
+		{ "a subscription's, of the host", "'name':'host','mountPath':'/etc/yum.repos.d/redhat.repo'", NULL,
+		  NULL, NULL },
 		{ "a file of the host", "'name':'host','mountPath':'/drivers/x.conf'", NULL, NULL, NULL },
 		{ "beside it", "'name':'params','mountPath':'/driversx'", NULL, NULL, NULL },
 		{ "elsewhere", "'name':'params','mountPath':'/etc/x'", NULL, NULL, NULL },
@@ -181,7 +190,7 @@ static void test_files(void **state)
 			continue;
 		auto_str char *volume = str_fmt("pods/u-1/volumes/kubernetes.io~%s", rows[i].volume);
 		const struct driver_pod_file *f = &files.items[0];
-		expect(rows[i].name ? str_eq(f->name, rows[i].name) : !f->name, rows[i].text);
+		expect(str_eq(f->to, rows[i].to), rows[i].text);
 		expect(str_eq(f->volume, volume), rows[i].text);
 		expect(rows[i].path ? str_eq(f->path, rows[i].path) : !f->path, rows[i].text);
 	}
@@ -197,8 +206,8 @@ static void test_several_files(void **state)
 		"'mountPath':'/drivers/b.conf'}]}]}}");
 	driver_pod_files(pod, &files);
 	assert_int_equal(files.count, 2);
-	assert_string_equal(files.items[0].name, "a.conf");
-	assert_string_equal(files.items[1].name, "b.conf");
+	assert_string_equal(files.items[0].to, "drivers/a.conf");
+	assert_string_equal(files.items[1].to, "drivers/b.conf");
 }
 
 // Admin access takes no GPU; while a pod ends, it counts like any other claim.

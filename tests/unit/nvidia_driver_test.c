@@ -217,12 +217,78 @@ static void test_inputs(void **state)
 	assert_int_equal(rows, 0);
 }
 
+// Each variable that has an effect is one of an option, or has a test of its own.
+static void test_used_variables(void **state)
+{
+	(void)state;
+	static const char *const elsewhere[] = {
+		"DRIVER_TYPE", "NVFM_CONFIG_FIELD", // tests/unit/daemons_test.c
+		"OPEN_KERNEL_MODULES_ENABLED",      // test_environment()
+	};
+	extern const struct cmd cmd_init, cmd_dtk_run;
+	const struct cmd *const commands[] = { &cmd_init, &cmd_dtk_run };
+	for (const struct operator_input *x = operator_inputs; x->name; x++) {
+		bool is_seen = x->kind != INPUT_VARIABLE || !x->is_used;
+		for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++)
+			is_seen = is_seen || str_eq(elsewhere[i], x->name);
+		for (size_t c = 0; c < ARRAY_SIZE(commands); c++)
+			for (size_t t = 0; t < ARRAY_SIZE(commands[c]->opts) && commands[c]->opts[t]; t++)
+				for (const struct opt *o = commands[c]->opts[t]; o->name; o++)
+					is_seen = is_seen || str_eq(o->env, x->name);
+		expect(is_seen, x->name);
+	}
+}
+
+// driver.repoConfig, as files or as a directory; a subscription's own file is none of it.
+static void test_sources(void **state)
+{
+	(void)state;
+	static const char NAME[] = "KMODSMITH_HEADERS_REPOSITORIES";
+	static const struct {
+		const char *text, *mounts, *set, *seen;
+	} rows[] = {
+		{ "nothing", "/drivers", NULL, NULL },
+		{ "a file", "/etc/apt/sources.list.d/site.list", NULL, "etc/apt/sources.list.d" },
+		{ "two, and a directory", "/etc/yum.repos.d/a.repo /etc/yum.repos.d/b.repo /etc/zypp/repos.d", NULL,
+		  "etc/yum.repos.d,etc/zypp/repos.d" },
+		{ "a subscription", "/etc/yum.repos.d/redhat.repo", NULL, NULL },
+		{ "beside it", "/etc/apt/sources.list.d.old /etc/apt", NULL, NULL },
+		{ "the pod says otherwise", "/etc/apt/sources.list.d/site.list", "/mine", "/mine" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct folder folder;
+		auto_strv struct strv mounts = { 0 }, dirs = { 0 }, paths = { 0 }, warnings = { 0 };
+		auto_str char *text = str_dup("");
+		folder_make(&folder);
+		strv_split(&mounts, rows[i].mounts, " ");
+		for (size_t k = 0; k < mounts.count; k++)
+			str_add(&text, "9 1 0:1 /x %s ro - ext4 d rw\n", mounts.items[k]);
+		tempdir_write(&folder, "proc/self/mountinfo", text);
+		unsetenv(NAME);
+		if (rows[i].set)
+			setenv(NAME, rows[i].set, 1);
+		setenv("KMODSMITH_ROOT", folder.root.name, 1);
+		nvidia_driver_environment_init(false, &warnings);
+		unsetenv("KMODSMITH_ROOT");
+		strv_split(&dirs, rows[i].seen ? rows[i].seen : "", ",");
+		for (size_t k = 0; k < dirs.count; k++)
+			strv_add(&paths, *dirs.items[k] == '/' ? str_dup(dirs.items[k]) :
+								 root_path(&folder.root, dirs.items[k]));
+		auto_str char *want = paths.count ? strv_join(&paths, ",") : NULL;
+		const char *is = getenv(NAME);
+		expect(want ? str_eq(is, want) : !is, rows[i].text);
+		expect(warnings.count == 0, rows[i].text);
+		folder_done(&folder);
+	}
+	unsetenv(NAME);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_inputs),
+		cmocka_unit_test(test_words),   cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_inputs),  cmocka_unit_test(test_used_variables),
+		cmocka_unit_test(test_sources),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,8 @@
 #include <ctype.h>
 
 static const char DRIVER_CTR[] = "nvidia-driver-ctr", MANAGER_CTR[] = "k8s-driver-manager";
-static const char COMPONENT[] = "app.kubernetes.io/component", DRIVERS[] = "/drivers";
+static const char COMPONENT[] = "app.kubernetes.io/component";
+const char *const driver_pod_sources[] = { "etc/apt/sources.list.d", "etc/yum.repos.d", "etc/zypp/repos.d", NULL };
 
 static const json_t *at(const json_t *object, const char *outer, const char *key)
 {
@@ -233,23 +234,36 @@ static char *volume_dir(const json_t *pod, const char *name)
 	return NULL;
 }
 
+static bool is_at_or_below(const char *path, const char *dir)
+{
+	const char *rest = str_starts(path, dir) ? path + strlen(dir) : NULL;
+	return rest && (!*rest || *rest == '/');
+}
+
+static bool is_wanted(const char *path) // without the first slash
+{
+	for (size_t i = 0; driver_pod_sources[i]; i++)
+		if (is_at_or_below(path, driver_pod_sources[i]))
+			return true;
+	return is_at_or_below(path, "drivers");
+}
+
 void driver_pod_files(const json_t *pod, struct driver_pod_files *ret)
 {
 	const json_t *mounts = json_object_get(container(pod, "containers", DRIVER_CTR), "volumeMounts");
 	for (size_t i = 0; i < json_array_size(mounts); i++) {
 		const json_t *m = json_array_get(mounts, i);
 		const char *path = text(m, "mountPath");
-		if (!path || !str_starts(path, DRIVERS))
-			continue;
-		const char *name = path + strlen(DRIVERS);
-		if (*name && *name != '/')
+		if (!path || *path != '/' || !is_wanted(path + 1))
 			continue;
 		char *dir = volume_dir(pod, text(m, "name"));
-		name += strspn(name, "/");
 		if (!dir)
 			continue;
+		size_t len = strlen(path + 1);
+		while (path[len] == '/')
+			len--;
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
-		ret->items[ret->count++] = (struct driver_pod_file){ .name = *name ? str_dup(name) : NULL,
+		ret->items[ret->count++] = (struct driver_pod_file){ .to = str_ndup(path + 1, len),
 								     .volume = dir,
 								     .path = str_dup(text(m, "subPath")) };
 	}
@@ -258,7 +272,7 @@ void driver_pod_files(const json_t *pod, struct driver_pod_files *ret)
 void driver_pod_files_done(struct driver_pod_files *f)
 {
 	for (size_t i = 0; i < f->count; i++) {
-		free(f->items[i].name);
+		free(f->items[i].to);
 		free(f->items[i].volume);
 		free(f->items[i].path);
 	}

@@ -27,12 +27,14 @@ int driver_pod_check(const json_t *pod, const char *driver, struct err *err);
 // "NAME=VALUE", with $(NAME) expanded. ret_unknown: names whose value is in another object.
 void driver_pod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown);
 
-// A file of /drivers in the driver's container: kernelModuleConfig of the ClusterPolicy.
+// What a ClusterPolicy mounts into the driver's container: kernelModuleConfig in /drivers, repoConfig in the directory
+// of the sources of apt, dnf or zypper.
 struct driver_pod_file {
-	char *name;   // "nvidia.conf"; NULL = all files of the volume
+	char *to;     // there: "drivers/nvidia.conf"; a directory = all files of the volume
 	char *volume; // its directory below the kubelet's: "pods/UID/volumes/kubernetes.io~configmap/NAME"
 	char *path;   // in the volume; NULL = the volume itself
 };
+extern const char *const driver_pod_sources[]; // those directories, without the first slash; NULL-terminated
 struct driver_pod_files {
 	struct driver_pod_file *items;
 	size_t count;

@@ -30,7 +30,7 @@ struct driver_manager_values {
 	bool is_evicting, is_draining, is_forced, deletes_empty_dir, is_reinstall, is_without_daemons;
 };
 
-static const char STATE[] = "run/nvidia/nvidia-driver.state", KUBELET[] = "var/lib/kubelet", DRIVERS[] = "drivers";
+static const char STATE[] = "run/nvidia/nvidia-driver.state", KUBELET[] = "var/lib/kubelet";
 static const char HOSTNAME[] = "proc/sys/kernel/hostname";
 static const char LEAVING[] = "leaving", STARTING[] = "starting";
 enum { HOLDERS_MS = 60000, NAP_MS = 500, LEAVING_MS = 2000 };
@@ -165,22 +165,23 @@ static int put_entry(const struct manager *m, const char *from, const char *to, 
 	}
 	if (r == 0)
 		err_set(err, E_NOT_FOUND,
-			"the driver's container has '/%s' below /drivers, but the host has no such file: "
+			"'/%s' is mounted into the driver's container, but the host has no such file: "
 			"--kubelet-dir (KMODSMITH_KUBELET_DIR) says where the kubelet keeps volumes",
 			from);
 	return r <= 0 || root_put(kern, to, text, strlen(text), 0644, err) < 0 ? -1 : 0;
 }
 
-// Module parameters, and public keys where KMODSMITH_TRUST_DIR names the directory: files, or directories of them, as
-// the driver's container sees them.
+// Module parameters, public keys where KMODSMITH_TRUST_DIR names the directory, and repositories: files, or directories
+// of them, as the driver's container sees them.
 static int put_files(const struct manager *m, const struct driver_pod_file *f, struct err *err)
 {
 	enum { DEPTH = 8 };
 	const char *kubelet = m->v->kubelet_dir ? m->v->kubelet_dir : KUBELET;
 	auto_str char *from = str_fmt("%s/%s%s%s", kubelet, f->volume, f->path ? "/" : "", f->path ? f->path : "");
-	auto_str char *to = str_fmt("%s%s%s", DRIVERS, f->name ? "/" : "", f->name ? f->name : "");
-	auto_str char *parent = str_ndup(to, f->name ? (size_t)(strrchr(to, '/') - to) : strlen(to));
-	return root_mkdirs(&m->machine.kern, parent, 0755, err) < 0 || put_entry(m, from, to, DEPTH, err) < 0 ? -1 : 0;
+	const char *slash = strrchr(f->to, '/');
+	auto_str char *parent = str_ndup(f->to, slash ? (size_t)(slash - f->to) : strlen(f->to));
+	return root_mkdirs(&m->machine.kern, parent, 0755, err) < 0 || put_entry(m, from, f->to, DEPTH, err) < 0 ? -1 :
+														   0;
 }
 
 static void reach_directly(const char *server) // whatever proxies there are
@@ -234,6 +235,7 @@ static int read_driver_pod(struct manager *m, struct err *err)
 {
 	auto_str char *name = NULL;
 	auto_driver_pod_files struct driver_pod_files files = { 0 };
+	auto_strv struct strv sources = { 0 };
 	if (root_line(&m->machine.kern, HOSTNAME, &name, err) < 0 ||
 	    driver_pod_read(m->kube, operator_namespace(m), m->v->node, name ? name : "", false, &m->pod, err) < 0 ||
 	    driver_pod_check(m->pod, getenv("DRIVER_VERSION"), err) < 0)
@@ -242,6 +244,12 @@ static int read_driver_pod(struct manager *m, struct err *err)
 	for (size_t i = 0; i < files.count; i++)
 		if (put_files(m, &files.items[i], err) < 0)
 			return -1;
+	for (size_t k = 0; driver_pod_sources[k]; k++)
+		for (size_t i = 0; i < files.count; i++)
+			if (str_starts(files.items[i].to, driver_pod_sources[k]) &&
+			    !strv_has(&sources, driver_pod_sources[k]))
+				strv_add(&sources, str_dup(driver_pod_sources[k]));
+	nvidia_driver_sources(&m->machine.kern, &sources);
 	return take_driver_environment(m, err);
 }
 
@@ -604,8 +612,8 @@ static const struct opt opts[] = {
 	OPT("force-reinstall", NULL, "FORCE_REINSTALL", OPT_FLAG, is_reinstall,
 	    "unload the driver even if it is the requested one; its package must be in the store"),
 	OPT("kubelet-dir", "DIR", "KMODSMITH_KUBELET_DIR", OPT_STR, kubelet_dir,
-	    "the kubelet's directory on the host, to read the files below /drivers of the driver's container; default "
-	    "/var/lib/kubelet"),
+	    "the kubelet's directory on the host, to read the files that are mounted into the driver's container; "
+	    "default /var/lib/kubelet"),
 	OPT("no-daemons", NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, is_without_daemons,
 	    "the driver's container does not start the driver's daemons"),
 	OPT("termination-log", "FILE", NULL, OPT_STR, termination_log, TERMLOG_HELP),

@@ -184,13 +184,18 @@ static bool is_mounted(const struct strv *mountinfo, const char *dir)
 	return false;
 }
 
-void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv *ret_warnings)
+static void read_mountinfo(const struct root *self, struct strv *ret)
 {
 	auto_str char *text = NULL;
-	auto_strv struct strv mountinfo = { 0 };
 	struct err ignored;
 	if (root_read(self, "proc/self/mountinfo", &text, NULL, &ignored) > 0)
-		strv_split(&mountinfo, text, "\n");
+		strv_split(ret, text, "\n");
+}
+
+void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv *ret_warnings)
+{
+	auto_strv struct strv mountinfo = { 0 };
+	read_mountinfo(self, &mountinfo);
 	for (const struct operator_input *x = operator_inputs; x->name; x++) {
 		const char *value = getenv(x->name);
 		bool is_there = x->kind == INPUT_VARIABLE ? value && *value :
@@ -205,14 +210,37 @@ void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv
 	}
 }
 
+void nvidia_driver_sources(const struct root *self, const struct strv *dirs)
+{
+	auto_strv struct strv paths = { 0 };
+	for (size_t i = 0; i < dirs->count; i++)
+		strv_add(&paths, root_path(self, dirs->items[i]));
+	auto_str char *list = strv_join(&paths, ",");
+	if (paths.count)
+		setenv("KMODSMITH_HEADERS_REPOSITORIES", list, 0);
+}
+
+// driver.repoConfig
+static void take_mounted_sources(const struct root *self)
+{
+	auto_strv struct strv mountinfo = { 0 }, dirs = { 0 };
+	read_mountinfo(self, &mountinfo);
+	for (const struct operator_input *x = operator_inputs; x->name; x++)
+		if (x->kind == INPUT_MOUNT && is_mounted(&mountinfo, x->name))
+			strv_add(&dirs, str_dup(x->name));
+	nvidia_driver_sources(self, &dirs);
+}
+
 void nvidia_driver_environment_init(bool has_toolkit, struct strv *ret_warnings)
 {
 	auto_root struct root self = ROOT_NONE;
 	const char *recorded = getenv("KMODSMITH_ROOT");
 	struct err ignored;
 	nvidia_driver_environment(ret_warnings);
-	if (root_init(&self, recorded ? recorded : "/", &ignored) == 0)
-		nvidia_driver_unused(&self, has_toolkit, ret_warnings);
+	if (root_init(&self, recorded ? recorded : "/", &ignored) < 0)
+		return;
+	take_mounted_sources(&self);
+	nvidia_driver_unused(&self, has_toolkit, ret_warnings);
 }
 
 static int nvidia_driver_usage(FILE *out, int status)

@@ -24,5 +24,8 @@ extern const struct operator_input {
 // A sentence for each that is there and has no effect; never a value, which may be a secret. has_toolkit: OpenShift's
 // driver toolkit compiles.
 void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv *ret_warnings);
-// Both of the above, for a container that installs the driver.
+// Those directories of apt's, dnf's or zypper's sources in self have been mounted: the host's own package manager is to
+// ask them, too, unless the pod's environment says otherwise.
+void nvidia_driver_sources(const struct root *self, const struct strv *dirs);
+// All of the above, for a container that installs the driver.
 void nvidia_driver_environment_init(bool has_toolkit, struct strv *ret_warnings);
