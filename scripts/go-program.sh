@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Build a program of others from its Go module, the newest release that the proxy offers, and print its path. It is kept in
+# Build a program of others from its Go module, and print its path: of the commit that we read it in (nvidia.def), if the proxy has
+# that, else the newest release that it offers. It is kept in
 # ~/.cache/kmodsmith/go, and asked for anew after a month. Status 3: it cannot be had, and the last line of stderr says why.
 #   scripts/go-program.sh MODULE/PATH     github.com/sigstore/cosign/v2/cmd/cosign
 #   scripts/go-program.sh --source MODULE/PATH   the folder of its module's source, too: with what else is in it
@@ -29,10 +30,12 @@ find_go() {
   chmod -R u+w "$dir/bin" "$dir/pkg/tool" && chmod +x "$dir"/bin/* "$dir"/pkg/tool/*/*
   echo "$dir/bin/go"
 }
-install() ( # into $made.new
-  [ -n "$main" ] || GOBIN=$made.new exec nice -n 10 "$go" install -trimpath -ldflags=-s "$package@latest"
+commit() { [[ $package != github.com/NVIDIA/* ]] || sed -nE "s|^SOURCE\(\"$(cut -d/ -f3 <<<"$package")\", [^,]*, \"([0-9a-f]*)\".*|\1|p" \
+  "$(dirname "$0")/../installer/cluster/node_state/nvidia.def"; }
+install() ( # VERSION: into $made.new
+  [ -n "$main" ] || GOBIN=$made.new exec nice -n 10 "$go" install -trimpath -ldflags=-s "$package@$1"
   mkdir "$made.main" && cp "$main" "$made.main/main.go" && cd "$made.main" || exit
-  "$go" mod init main && "$go" get "$package@latest" &&
+  "$go" mod init main && "$go" get "$package@$1" &&
     exec nice -n 10 "$go" build -mod=mod -trimpath -ldflags=-s -o "$made.new/${package##*/}" .
 )
 
@@ -42,7 +45,8 @@ if ! is_young; then
   : >"$cache/log"
   go=$(find_go)
   rm -rf "$made".{new,main}
-  if install 2>>"$cache/log"; then
+  of=$(commit)
+  if { [ -n "$of" ] && install "$of"; } 2>>"$cache/log" || install latest 2>>"$cache/log"; then
     mv "$made.new/${package##*/}" "$made" && rm -rf "$made".{new,main}
   elif [ ! -x "$made" ]; then # an older one is better than none
     lacking "$package: $(tail -n 1 "$cache/log")"

@@ -14,6 +14,9 @@ load ../cli/package
 load ../services/servers
 CLIENT=$(dirname "$KMODSMITH")/cluster/client
 
+nvidia_read() { # REPOSITORY: in which version its facts were read
+  sed -nE "s/^SOURCE\(\"($1)\", \"([^\"]*)\", \"([^\"]*)\", \"([^\"]*)\"\)/\1 \2 (\3, \4)/p" "$top/installer/cluster/node_state/nvidia.def"
+}
 kube_needed() { [ -z "${KUBE_LACKS-}" ] || skip "$KUBE_LACKS"; }
 kube_start() { # [OPTION...]
   local dir=$SERVERS/kube etcd peer port command

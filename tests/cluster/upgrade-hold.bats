@@ -8,6 +8,7 @@ load agent
 load driver-manager
 
 setup_file() {
+  echo "# the controller's turns are those of $(nvidia_read k8s-operator-libs)" >&3
   kube_start
   operator_rights
 }

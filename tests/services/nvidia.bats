@@ -23,7 +23,10 @@ programs() {
   local one path
   mkdir "$work/bin" "$work/lacks"
   for one in "$toolkit"/nvidia-{ctk,cdi-hook,container-runtime} "$operator/validator"; do
-    if path=$(CGO_ENABLED=1 "$top/scripts/go-program.sh" "$one" 2>"$work/lacks/${one##*/}"); then ln -s "$path" "$work/bin/${one##*/}"; fi
+    if path=$(CGO_ENABLED=1 "$top/scripts/go-program.sh" "$one" 2>"$work/lacks/${one##*/}"); then
+      ln -s "$path" "$work/bin/${one##*/}"
+      echo "# NVIDIA's ${one##*/} here is $(strings -n 12 "$path" | sed -nE "s/^mod\t//p" | cut -f1,2 | head -n 1 | tr '\t' ' ')" >&3
+    fi
   done
 }
 needs() { # PROGRAM...

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/nvidia.h"
 
+#include "cluster/node_state/nvidia.h"
 #include "cluster/node_state/states.h"
+
+#include <stdio.h>
 
 enum { TURN_MS = 5000, AT_ONCE = 1 };
 #define PODS "/api/v1/namespaces/gpu-operator/pods"
@@ -218,6 +221,11 @@ static void turn_operators(void *ctx)
 
 void nvidia_begin(struct farm *f, struct nvidia *ret, bool has_driver, bool auto_upgrade)
 {
+	static bool is_told;
+	auto_str char *sources = is_told ? NULL : nvidia_sources_text();
+	if (sources)
+		printf("# the upgrade controller is simulated, by %s\n", sources);
+	is_told = true;
 	*ret = (struct nvidia){ .farm = f, .has_driver = has_driver, .auto_upgrade = auto_upgrade, .config = 1 };
 	for (unsigned i = 0; i < f->count; i++) {
 		auto_str char *path = api_node(f->nodes[i].name);

@@ -2,6 +2,7 @@
 // The words and the environment of NVIDIA's driver containers (contract 1.2, 1.4).
 #include "cmd/container/nvidia_driver.h"
 
+#include "cluster/node_state/nvidia.h"
 #include "cmd/common/entry.h"
 #include "tests/unit/tempdir.h"
 
@@ -165,7 +166,7 @@ static void test_environment(void **state)
 	set_environment("");
 }
 
-// Each row of operator_inputs.def: the line that is logged, if any, is the one that kmodsmith-operator(7) prints.
+// Each row of nvidia.def: the line that is logged, if any, is the one that kmodsmith-operator(7) prints.
 static void test_inputs(void **state)
 {
 	(void)state;
@@ -176,7 +177,7 @@ static void test_inputs(void **state)
 	size_t rows = 0;
 	assert_int_equal(root_init(&top, ".", &err), 0);
 	assert_true(root_read(&top, "docs/man/kmodsmith-operator.7.scd", &page, NULL, &err) > 0);
-	for (const struct operator_input *x = operator_inputs; x->name; x++, rows++) {
+	for (const struct nvidia_input *x = nvidia_inputs; x->name; x++, rows++) {
 		bool is_file = x->kind == INPUT_FILE || x->kind == INPUT_MOUNT, is_flag = x->kind == INPUT_ARGUMENT;
 		auto_strv struct strv warnings = { 0 }, elsewhere = { 0 };
 		auto_str char *mount = str_fmt("9 1 0:1 /x /%s/a.repo ro - ext4 d rw\n", x->name), *words = NULL;
@@ -227,7 +228,7 @@ static void test_used_variables(void **state)
 	};
 	extern const struct cmd cmd_init, cmd_dtk_run;
 	const struct cmd *const commands[] = { &cmd_init, &cmd_dtk_run };
-	for (const struct operator_input *x = operator_inputs; x->name; x++) {
+	for (const struct nvidia_input *x = nvidia_inputs; x->name; x++) {
 		bool is_seen = x->kind != INPUT_VARIABLE || !x->is_used;
 		for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++)
 			is_seen = is_seen || str_eq(elsewhere[i], x->name);

@@ -2,12 +2,12 @@
 #include "cluster/driver_manager/driver_pod.h"
 
 #include "cluster/kube/api.h"
+#include "cluster/node_state/nvidia.h"
 
 #include <ctype.h>
 
 static const char DRIVER_CTR[] = "nvidia-driver-ctr", MANAGER_CTR[] = "k8s-driver-manager";
 static const char COMPONENT[] = "app.kubernetes.io/component";
-const char *const driver_pod_sources[] = { "etc/apt/sources.list.d", "etc/yum.repos.d", "etc/zypp/repos.d", NULL };
 
 static const json_t *at(const json_t *object, const char *outer, const char *key)
 {
@@ -242,8 +242,8 @@ static bool is_at_or_below(const char *path, const char *dir)
 
 static bool is_wanted(const char *path) // without the first slash
 {
-	for (size_t i = 0; driver_pod_sources[i]; i++)
-		if (is_at_or_below(path, driver_pod_sources[i]))
+	for (const struct nvidia_input *x = nvidia_inputs; x->name; x++)
+		if (x->kind == INPUT_MOUNT && is_at_or_below(path, x->name))
 			return true;
 	return is_at_or_below(path, "drivers");
 }

@@ -34,7 +34,6 @@ struct driver_pod_file {
 	char *volume; // its directory below the kubelet's: "pods/UID/volumes/kubernetes.io~configmap/NAME"
 	char *path;   // in the volume; NULL = the volume itself
 };
-extern const char *const driver_pod_sources[]; // those directories, without the first slash; NULL-terminated
 struct driver_pod_files {
 	struct driver_pod_file *items;
 	size_t count;

@@ -2,27 +2,9 @@
 #include "cluster/node_state/operands.h"
 
 #define PAUSED "paused-for-driver-upgrade"
-#define OPERAND(name)                                                 \
-	{                                                             \
-		"nvidia.com/gpu.deploy." name, PAUSED, "true", false, \
-	}
 const struct borrowed operands[] = {
-	OPERAND("operator-validator"),
-	OPERAND("container-toolkit"),
-	OPERAND("device-plugin"),
-	OPERAND("gpu-feature-discovery"),
-	OPERAND("dcgm-exporter"),
-	OPERAND("dcgm"),
-	OPERAND("mig-manager"),
-	OPERAND("nvsm"),
-	OPERAND("sandbox-validator"),
-	OPERAND("sandbox-device-plugin"),
-	OPERAND("vgpu-device-manager"),
-	OPERAND("client"),
-	OPERAND("dra-validator"),
-	OPERAND("dcgm-dra"),
-	OPERAND("dcgm-exporter-dra"),
-	{ "nvidia.com/gpu.deploy.dra-driver", PAUSED, "true", true },
+#define OPERAND(name, is_last) { "nvidia.com/gpu.deploy." name, PAUSED, "true", is_last },
+#include "cluster/node_state/nvidia.def"
 	{ 0 },
 };
 _Static_assert(ARRAY_SIZE(operands) - 1 <= 16, "a node's record has a bit for each");

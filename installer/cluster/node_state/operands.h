@@ -2,7 +2,7 @@
 // The operands of NVIDIA's GPU Operator, as its own driver manager pauses them for a change of the driver: DaemonSets
 // whose pods run where their label of the Node has the value of their nodeSelector. Pure.
 //
-// Facts: NVIDIA/k8s-driver-manager v0.12.0, cmd/driver-manager/main.go (the labels, maybeSetPaused, maybeSetTrue).
+// Facts: NVIDIA/k8s-driver-manager v0.12.0, cmd/driver-manager/main.go (maybeSetPaused, maybeSetTrue).
 //   "true"              becomes paused-for-driver-upgrade and is "true" again afterwards
 //   X                   becomes X_paused-for-driver-upgrade and is X again
 //   "false", absent     stay. NVIDIA's writes an empty label where there was none; ours writes nothing

@@ -10,15 +10,8 @@ static const struct node_phase_info phases[PHASE_COUNT] = {
 
 const char *const upgrade_words[UPGRADE_OTHER] = {
 	[UPGRADE_NONE] = "",
-	[UPGRADE_REQUIRED] = "upgrade-required",
-	[UPGRADE_CORDON] = "cordon-required",
-	[UPGRADE_WAIT_FOR_JOBS] = "wait-for-jobs-required",
-	[UPGRADE_POD_DELETION] = "pod-deletion-required",
-	[UPGRADE_POD_RESTART] = "pod-restart-required",
-	[UPGRADE_VALIDATION] = "validation-required",
-	[UPGRADE_UNCORDON] = "uncordon-required",
-	[UPGRADE_DONE] = "upgrade-done",
-	[UPGRADE_FAILED] = "upgrade-failed",
+#define STATE(ours, word) [ours] = word,
+#include "cluster/node_state/nvidia.def"
 };
 const char *const verb_names[VERB_COUNT] = { "none", "stage", "replace", "restore", "validate", "load" };
 const char *const result_names[RESULT_COUNT] = { "none", "accepted", "done", "failed" };

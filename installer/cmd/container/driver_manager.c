@@ -5,6 +5,7 @@
 #include "cluster/driver_manager/driver_pod.h"
 #include "cluster/driver_manager/evacuate.h"
 #include "cluster/driver_manager/upgrade_hold.h"
+#include "cluster/node_state/nvidia.h"
 #include "cmd/common/entry.h"
 #include "cmd/common/job.h"
 #include "cmd/container/nvidia_driver.h"
@@ -244,11 +245,10 @@ static int read_driver_pod(struct manager *m, struct err *err)
 	for (size_t i = 0; i < files.count; i++)
 		if (put_files(m, &files.items[i], err) < 0)
 			return -1;
-	for (size_t k = 0; driver_pod_sources[k]; k++)
-		for (size_t i = 0; i < files.count; i++)
-			if (str_starts(files.items[i].to, driver_pod_sources[k]) &&
-			    !strv_has(&sources, driver_pod_sources[k]))
-				strv_add(&sources, str_dup(driver_pod_sources[k]));
+	for (const struct nvidia_input *x = nvidia_inputs; x->name; x++)
+		for (size_t i = 0; i < files.count && x->kind == INPUT_MOUNT; i++)
+			if (str_starts(files.items[i].to, x->name) && !strv_has(&sources, x->name))
+				strv_add(&sources, str_dup(x->name));
 	nvidia_driver_sources(&m->machine.kern, &sources);
 	return take_driver_environment(m, err);
 }

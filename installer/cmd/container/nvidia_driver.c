@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/container/nvidia_driver.h"
 
+#include "cluster/node_state/nvidia.h"
 #include "cmd/common/common.h"
 #include "cmd/common/entry.h"
 
@@ -162,13 +163,6 @@ void nvidia_driver_environment(struct strv *ret_warnings)
 		setenv("KERNEL_MODULE_TYPE", "open", 1);
 }
 
-const struct operator_input operator_inputs[] = {
-#define INPUT(kind, name, is_used, text) { INPUT_##kind, name, text, is_used },
-#include "cmd/container/operator_inputs.def"
-#undef INPUT
-	{ 0 },
-};
-
 // Something is mounted at or below dir. Of a subscription the operator itself mounts redhat.repo, from the host.
 static bool is_mounted(const struct strv *mountinfo, const char *dir)
 {
@@ -196,7 +190,7 @@ void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv
 {
 	auto_strv struct strv mountinfo = { 0 };
 	read_mountinfo(self, &mountinfo);
-	for (const struct operator_input *x = operator_inputs; x->name; x++) {
+	for (const struct nvidia_input *x = nvidia_inputs; x->name; x++) {
 		const char *value = getenv(x->name);
 		bool is_there = x->kind == INPUT_VARIABLE ? value && *value :
 				x->kind == INPUT_TOOLKIT  ? has_toolkit && str_eq(value, "true") :
@@ -225,7 +219,7 @@ static void take_mounted_sources(const struct root *self)
 {
 	auto_strv struct strv mountinfo = { 0 }, dirs = { 0 };
 	read_mountinfo(self, &mountinfo);
-	for (const struct operator_input *x = operator_inputs; x->name; x++)
+	for (const struct nvidia_input *x = nvidia_inputs; x->name; x++)
 		if (x->kind == INPUT_MOUNT && is_mounted(&mountinfo, x->name))
 			strv_add(&dirs, str_dup(x->name));
 	nvidia_driver_sources(self, &dirs);
@@ -252,7 +246,10 @@ static int nvidia_driver_usage(FILE *out, int status)
 	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
 		fprintf(out, "  -%c, --%s%s\n", flags[i].option.val, flags[i].option.name,
 			flags[i].option.has_arg ? " VALUE" : "");
-	fprintf(out, "\nEverything else is set by the environment; see `kmodsmith init --help`.\n");
+	auto_str char *sources = nvidia_sources_text();
+	fprintf(out,
+		"\nEverything else is set by the environment; see `kmodsmith init --help`. As read in NVIDIA's %s.\n",
+		sources);
 	return status;
 }
 

@@ -15,13 +15,7 @@ int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *re
 // a warning.
 void nvidia_driver_environment(struct strv *ret_warnings);
 
-// What NVIDIA's container is given (operator_inputs.def).
-extern const struct operator_input {
-	enum { INPUT_VARIABLE, INPUT_TOOLKIT, INPUT_FILE, INPUT_MOUNT, INPUT_ARGUMENT } kind;
-	const char *name, *text;
-	bool is_used;
-} operator_inputs[]; // ends with a name that is NULL
-// A sentence for each that is there and has no effect; never a value, which may be a secret. has_toolkit: OpenShift's
+// A sentence for each of nvidia_inputs that is there and has no effect; never a value, which may be a secret. has_toolkit: OpenShift's
 // driver toolkit compiles.
 void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv *ret_warnings);
 // Those directories of apt's, dnf's or zypper's sources in self have been mounted: the host's own package manager is to
