@@ -5,6 +5,7 @@
 #include "base/file/file.h"
 #include "base/file/scratch.h"
 #include "base/formats/json.h"
+#include "driver_toolkit/dtk_internal.h"
 #include "host/module_set.h"
 #include "kmod/module/proof.h"
 
@@ -152,7 +153,7 @@ int dtk_request_parse(const char *text, size_t len, struct dtk_request *ret, str
 // The files of the shared directory. Both containers may write all of them at any time, so each is read once, through
 // one open descriptor: a regular file of bounded size.
 
-#define PLACE "kmodsmith"
+#define PLACE DTK_PLACE
 #define REQUEST PLACE "/request.json"
 #define PROGRESS PLACE "/progress"
 #define SOURCE PLACE "/source"
@@ -170,8 +171,7 @@ static const char *flag_file(enum dtk_flag flag)
 enum { SHORT = 64 << 10, BLOBS_MOST = 64 };
 static const off_t PACKAGE_MOST = (off_t)1 << 30;
 
-// 1 = open, 0 = absent, no plain file, or longer than it may be.
-static int open_plain(const struct root *root, const char *path, off_t most, int *ret, struct stat *ret_st)
+int dtk_open_plain(const struct root *root, const char *path, off_t most, int *ret, struct stat *ret_st)
 {
 	struct err ignored;
 	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, &ignored);
@@ -182,11 +182,11 @@ static int open_plain(const struct root *root, const char *path, off_t most, int
 }
 
 // A file that grows meanwhile is cut, which makes it invalid.
-static char *read_short(const struct root *root, const char *path)
+char *dtk_read_short(const struct root *root, const char *path)
 {
 	auto_fd int fd = -1;
 	struct stat st;
-	if (!open_plain(root, path, SHORT, &fd, &st))
+	if (!dtk_open_plain(root, path, SHORT, &fd, &st))
 		return NULL;
 	auto_str char *text = mem_alloc(SHORT + 1);
 	size_t len = 0;
@@ -202,7 +202,7 @@ int dtk_flags_read(const struct root *shared, struct dtk_flags *ret, struct err 
 	if (root_stat(shared, ".", &st, err) < 0)
 		return -1;
 	for (int i = 0; i < DTK_FLAGS; i++) {
-		auto_str char *text = read_short(shared, flag_file((enum dtk_flag)i));
+		auto_str char *text = dtk_read_short(shared, flag_file((enum dtk_flag)i));
 		if (text && digest_is_hex(str_trim(text)))
 			memcpy(ret->id[i], text, DIGEST_HEX + 1);
 	}
@@ -218,7 +218,7 @@ static int remove_foreign_file(const struct root *shared, const char *path, stru
 	return is_other && root_rmtree(shared, path, err) < 0 ? -1 : 0;
 }
 
-static int put_shared_file(const struct root *shared, const char *path, const char *text, struct err *err)
+int dtk_put_file(const struct root *shared, const char *path, const char *text, struct err *err)
 {
 	if (remove_foreign_file(shared, path, err) < 0)
 		return -1;
@@ -230,10 +230,10 @@ int dtk_flag_set(const struct root *shared, enum dtk_flag flag, const char *id, 
 	if (!id)
 		return root_rmtree(shared, flag_file(flag), err) < 0 ? -1 : 0;
 	auto_str char *text = str_fmt("%s\n", id);
-	return put_shared_file(shared, flag_file(flag), text, err);
+	return dtk_put_file(shared, flag_file(flag), text, err);
 }
 
-static int put_program(const struct root *shared, const char *from, struct err *err)
+int dtk_put_program(const struct root *shared, const char *from, struct err *err)
 {
 	static const char NEW[] = PLACE "/program.new";
 	if (root_rmtree(shared, NEW, err) < 0 || remove_foreign_file(shared, PROGRAM, err) < 0)
@@ -281,6 +281,8 @@ static int clear_shared_dir(const struct root *shared, struct err *err)
 		if (str_starts(names.items[i], DTK_PACKAGE) && root_rmtree(shared, path, err) < 0)
 			return -1;
 	}
+	if (extra_modules_clear(shared, err) < 0)
+		return -1;
 	return root_mkdirs(shared, SOURCE, 0755, err);
 }
 
@@ -293,17 +295,17 @@ int dtk_prepare(const struct root *shared, const struct dtk_inputs *inputs, cons
 	const char *slash = strrchr(source, '/');
 	auto_str char *path = str_fmt(SOURCE "/%s", slash ? slash + 1 : source);
 	digest_data(text, strlen(text), id);
-	if (clear_shared_dir(shared, err) < 0 || put_program(shared, inputs->program, err) < 0 ||
+	if (clear_shared_dir(shared, err) < 0 || dtk_put_program(shared, inputs->program, err) < 0 ||
 	    put_input(shared, source, path, err) < 0 ||
 	    (inputs->patches && put_input(shared, inputs->patches, PATCHES, err) < 0) ||
-	    put_shared_file(shared, REQUEST, text, err) < 0)
+	    dtk_put_file(shared, REQUEST, text, err) < 0)
 		return -1;
 	return dtk_flag_set(shared, DTK_PREPARED, id, err);
 }
 
 int dtk_request_read(const struct root *shared, struct dtk_request *ret, char ret_id[DIGEST_HEX + 1], struct err *err)
 {
-	auto_str char *text = read_short(shared, REQUEST);
+	auto_str char *text = dtk_read_short(shared, REQUEST);
 	if (!text || dtk_request_parse(text, strlen(text), ret, err) < 0)
 		return 0;
 	digest_data(text, strlen(text), ret_id);
@@ -318,7 +320,7 @@ int dtk_progress_write(const struct root *shared, const struct dtk_progress *p, 
 
 bool dtk_progress_read(const struct root *shared, struct dtk_progress *ret)
 {
-	auto_str char *text = read_short(shared, PROGRESS);
+	auto_str char *text = dtk_read_short(shared, PROGRESS);
 	auto_strv struct strv words = { 0 };
 	unsigned *const fields[] = { &ret->done, &ret->total, &ret->beat };
 	if (text)
@@ -338,12 +340,12 @@ bool dtk_progress_read(const struct root *shared, struct dtk_progress *ret)
 int dtk_reason_write(const struct root *shared, const struct err *why, struct err *err)
 {
 	auto_str char *text = str_fmt("%s\n%s\n", err_info(why->code)->name, why->text);
-	return put_shared_file(shared, REASON, text, err);
+	return dtk_put_file(shared, REASON, text, err);
 }
 
 void dtk_reason_read(const struct root *shared, struct err *ret)
 {
-	auto_str char *text = read_short(shared, REASON);
+	auto_str char *text = dtk_read_short(shared, REASON);
 	char *line = text ? strchr(text, '\n') : NULL;
 	if (line)
 		*line++ = '\0';
@@ -358,7 +360,7 @@ static int copy_plain(const struct root *from, const char *path, const struct ro
 {
 	auto_fd int in = -1;
 	struct stat st;
-	if (!open_plain(from, path, *left, &in, &st))
+	if (!dtk_open_plain(from, path, *left, &in, &st))
 		return err_set(err, E_MANIFEST, "'%s/%s' is missing, not a regular file, or too large", from->name,
 			       path);
 	auto_fd int out = root_create(into, path, err);

@@ -104,6 +104,24 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   assert_output ""
 }
 
+@test "without a source of the driver nothing is offered for GPUDirect Storage, and that is said; where it is off nothing is done" {
+  loadable
+  start_with_package() { source='' KMODSMITH_PACKAGE=$BATS_TEST_TMPDIR/package entry nv-ctr-run-with-dtk --root "$ROOT"; }
+  GDS_ENABLED=true start_with_package
+  says "nothing is compiled in the toolkit for GPUDirect Storage and GDRCopy, whose containers wait: E_NOT_FOUND: driver 535.261.03 has no source here"
+  says "ready: driver 535.261.03, open"
+  kill "$side"
+  ends 0
+  : >"$log"
+  GDS_ENABLED=false start_with_package
+  says "ready: driver 535.261.03, open"
+  kill "$side"
+  ends 0
+  run ! grep -q "GPUDirect Storage" "$log"
+  run ls -A "$shared"
+  assert_output ""
+}
+
 @test "a failed build: the reason is reported, and init continues on its own" {
   loadable
   driver_side

@@ -138,6 +138,64 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   grep -q "the request changed meanwhile" "$toolkit_log"
 }
 
+# What the containers of GPUDirect Storage and GDRCopy put there. The made-up make "compiles" what lies beside the Makefile.
+extra_sources() { # DIR SUBDIR FILE IMPORT
+  local to=$shared/$1/$2
+  mkdir -p "$to"
+  tiny_module "$BATS_TEST_TMPDIR/$3" "$kernel" "" "$4"
+  cp "$BATS_TEST_TMPDIR/$3" "$to/made"
+  echo "$3" >"$to/name"
+  touch "$to/Makefile"
+  [ "$3" != nvidia-fs.ko ] || tiny_program "$to/create_nv.symvers.sh" <<<'#!/bin/sh
+echo "there is no driver in the toolkit" && exit 1'
+}
+extra_flagged() { [ "$(cat "$shared/$1" 2>/dev/null)" = "$(sha256sum <"$shared/kmodsmith/extra/offer.json" | cut -c1-64)" ]; }
+@test "nvidia-fs and gdrdrv are compiled there against the driver, proven and flagged; what does not fit is not, until its sources change" {
+  echo "/* peer to peer */" >"$source/kernel-open/nvidia/nv-p2p.h"
+  mv "$foreign/usr/bin/make" "$foreign/usr/bin/make.driver"
+  tiny_program "$foreign/usr/bin/make" <<'MAKE'
+#!/bin/sh
+case " $* " in
+*" KVER="*)
+  grep -q "peer to peer" /build/nvidia/nv-p2p.h || exit
+  [ ! -e create_nv.symvers.sh ] || { ./create_nv.symvers.sh && [ -e nv.symvers ]; } || exit
+  cp made "$(cat name)" ;;
+*) exec make.driver "$@" ;;
+esac
+MAKE
+  export GDS_ENABLED=true GDRCOPY_ENABLED=True
+  printf '0x00000001\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n' >"$foreign/usr/src/kernels/$kernel/Module.symvers" # its kernel image is empty
+  toolkit_starts
+  driver_starts
+  ready
+  assert_equal "$(cd "$shared/kmodsmith/extra" && find . -type f | sort | paste -sd' ')" "./nvidia.ko ./nvidia/nv-p2p.h ./offer.json"
+  extra_sources gds-nvidia-fs src nvidia-fs.ko nvidia_register_module
+  extra_sources gdrcopy src/gdrdrv gdrdrv.ko nvidia_p2p_gone
+  log=$toolkit_log
+  soon extra_flagged nvidia_fs_built
+  soon grep -q "nvidia-fs is compiled and proven against the driver's nvidia.ko" "$toolkit_log"
+  cmp "$shared/gds-nvidia-fs/src/nvidia-fs.ko" "$BATS_TEST_TMPDIR/nvidia-fs.ko"
+  soon grep -q "gdrdrv is not made, and its container waits: E_SYMBOL: .*nvidia_p2p_gone" "$toolkit_log"
+  [ ! -e "$shared/gdrcopy_built" ] && [ ! -e "$shared/gdrcopy/src/gdrdrv/gdrdrv.ko" ]
+  extra_sources gdrcopy src/gdrdrv gdrdrv.ko nvidia_register_module
+  soon extra_flagged gdrcopy_built
+  cmp "$shared/gdrcopy/src/gdrdrv/gdrdrv.ko" "$BATS_TEST_TMPDIR/gdrdrv.ko"
+  local made
+  made=$(stat -c %i "$shared/nvidia_fs_built")
+  stop "$driver"
+  : >"$driver_log"
+  driver_starts # the same driver, from the node's store
+  ready
+  assert_equal "$(stat -c %i "$shared/nvidia_fs_built")" "$made"
+  stop "$driver"
+  : >"$driver_log"
+  echo "/* changed */" >>"$source/kernel-open/nvidia/nv-p2p.h"
+  driver_starts # another source: what was made before does not count
+  ready
+  soon extra_flagged nvidia_fs_built
+  assert_not_equal "$(stat -c %i "$shared/nvidia_fs_built")" "$made"
+}
+
 @test "the driver does not compile there: the reason is returned" {
   tiny_program "$foreign/usr/bin/make" <<'MAKE'
 #!/bin/sh

@@ -9,6 +9,7 @@
 #include "cmd/common/job.h"
 #include "cmd/container/nvidia_driver.h"
 #include "driver_toolkit/dtk.h"
+#include "driver_toolkit/extra_modules.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ struct dtk_values {
 	struct common common;
 	char *shared, *program;
 	unsigned patience_s;
-	bool is_image_missing;
+	bool is_image_missing, is_nvidia_fs, is_gdrdrv;
 };
 
 static void stop_signals(sigset_t *ret)
@@ -63,6 +64,7 @@ struct dtk_builder {
 	time_t told;
 	struct scratch made; // a layout
 	struct layout layout;
+	struct extra_modules extra;
 };
 #define DTK_BUILDER_NONE                                \
 	((struct dtk_builder){ .machine = MACHINE_NONE, \
@@ -224,17 +226,13 @@ static int open_toolkit(const struct dtk_values *v, struct dtk_builder *t, struc
 	    root_sub(&t->shared, "kmodsmith", &t->place, err) < 0)
 		return -1;
 	t->machine.node.state = &t->state;
+	t->machine.node.progress = &t->log;
 	return root_sub(&t->place, "toolkit", &t->state, err);
 }
 
 // Checks once. 1 = a request was handled, 0 = there was none.
 static int serve_next_request(struct dtk_builder *t, struct err *err)
 {
-	// The images of GPUDirect Storage and GDRCopy leave their sources here and wait until the toolkit has compiled
-	// them: without a warning they would wait silently for ever.
-	static const struct {
-		const char *dir, *flag;
-	} others[] = { { "gds-nvidia-fs", "nvidia_fs_built" }, { "gdrcopy", "gdrcopy_built" } };
 	struct dtk_flags flags;
 	char id[DIGEST_HEX + 1];
 	if (dtk_flags_read(&t->shared, &flags, err) < 0)
@@ -244,14 +242,31 @@ static int serve_next_request(struct dtk_builder *t, struct err *err)
 		return 0;
 	}
 	log_info("request: %s %s for kernel %s", t->request.driver, t->request.flavour, t->request.kernel);
-	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		if (root_exists(&t->shared, others[i].dir))
-			log_warn("'%s' is not compiled here, and %s will not be set", others[i].dir, others[i].flag);
 	mask_stop_signals(SIG_UNBLOCK); // a signal ends the compile
 	int r = serve_request(t, id, err);
 	mask_stop_signals(SIG_BLOCK);
 	drop_request(t);
 	return r < 0 ? -1 : 1;
+}
+
+static void serve_extra_modules(struct dtk_builder *t)
+{
+	enum { COMPILE_MS = 600000 };
+	const struct extra_toolkit at = { .shared = &t->shared,
+					  .work = &t->state,
+					  .node = &t->machine.node,
+					  .release = t->host.release,
+					  .timeout_ms = COMPILE_MS };
+	enum extra_module which;
+	struct err why;
+	mask_stop_signals(SIG_UNBLOCK);
+	int r = extra_modules_serve(&at, &t->extra, &which, &why);
+	if (r > 0)
+		log_info("%s is compiled and proven against the driver's nvidia.ko", extra_module_names[which]);
+	else if (r < 0)
+		log_warn("%s is not made, and its container waits: %s: %s", extra_module_names[which],
+			 err_info(why.code)->name, why.text);
+	mask_stop_signals(SIG_BLOCK);
 }
 
 static int run_dtk_build(void *values, char **args, size_t count, struct err *err)
@@ -272,6 +287,8 @@ static int run_dtk_build(void *values, char **args, size_t count, struct err *er
 		if (r == 0 && !is_told)
 			log_info("waiting for a request");
 		is_told = r == 0;
+		if (r == 0 && !v->is_image_missing)
+			serve_extra_modules(&t);
 	}
 	return 0;
 }
@@ -470,6 +487,72 @@ static int use_toolkit(const struct dtk_values *v, const struct job_values *init
 	return r > 0 ? r : 0;
 }
 
+// The headers beside nv-p2p.h, of whatever form the source of the driver has.
+static int open_interface(struct job *job, const struct root *work, struct root *ret, struct err *err)
+{
+	const struct plan *plan = &job->session.plan;
+	auto_source struct source source = { .root = ROOT_NONE };
+	auto_str char *carried = NULL;
+	const char *named = job->values->source, *path = job->session.source_path;
+	if (!path && named && !strstr(named, "://")) // that is not opened where a package fits
+		path = named;
+	if (!path && acquire_payload_source(&job->session.acquire, plan->driver, &carried, err) < 0)
+		return -1;
+	path = path ? path : carried;
+	if (!path)
+		return err_set(err, E_NOT_FOUND, "driver %s has no source here, and so no nv-p2p.h", plan->driver);
+	if (source_open(path, NULL, work, &source, err) < 0)
+		return -1;
+	const char *dir = plan->flavour < ARRAY_SIZE(source.dirs) ? source.dirs[plan->flavour] : NULL;
+	if (!dir || !str_eq(source.version, plan->driver))
+		return err_set(err, E_NOT_FOUND, "'%s' is not the source of the %s modules of driver %s", path,
+			       module_type_name(plan->flavour), plan->driver);
+	auto_str char *interface = str_fmt("%s/nvidia", dir);
+	return root_sub(&source.root, interface, ret, err);
+}
+
+static int offer_to_toolkit(const struct dtk_values *v, struct job *job, struct err *err)
+{
+	const struct session *s = &job->session;
+	struct acquire *o = &job->session.acquire;
+	auto_package struct package package = PACKAGE_NONE;
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_root struct root interface = ROOT_NONE, shared = ROOT_NONE;
+	o->want.driver = s->plan.driver;
+	o->want.flavour = module_type_name(s->plan.flavour);
+	if (root_init(&shared, v->shared ? v->shared : DTK_SHARED, err) < 0 || acquire_find(o, false, err) < 0)
+		return -1;
+	if (!acquire_found(o))
+		return err_set(err, E_NO_PACKAGE, "there is no package of driver %s here", s->plan.driver);
+	if (acquire_take(o, &package, err) < 0 || scratch_make(&s->state, "interface", &work, err) < 0 ||
+	    open_interface(job, &work.root, &interface, err) < 0)
+		return -1;
+	const struct extra_offer offer = {
+		.kernel = s->facts.host.release,
+		.driver = s->plan.driver,
+		.flavour = s->plan.flavour,
+		.modules = &package.dir,
+		.interface = &interface,
+		.is_wanted = { [EXTRA_NVIDIA_FS] = v->is_nvidia_fs, [EXTRA_GDRDRV] = v->is_gdrdrv },
+		.program = v->program ? v->program : PROGRAM
+	};
+	return extra_modules_offer(&shared, &offer, err);
+}
+
+// What nvidia-fs and gdrdrv are compiled against in the toolkit. Nobody waits for that here.
+static void offer_extra_modules(const struct dtk_values *v, const struct job_values *init)
+{
+	auto_job struct job job = JOB_NONE;
+	struct err err;
+	if ((!v->is_nvidia_fs && !v->is_gdrdrv) || job_open(init, false, &job, &err) < 0 ||
+	    job.session.plan.outcome == PLAN_NO_GPU)
+		return; // init reports the same, and more
+	if (offer_to_toolkit(v, &job, &err) < 0)
+		log_warn("nothing is compiled in the toolkit for GPUDirect Storage and GDRCopy, whose containers wait: "
+			 "%s: %s",
+			 err_info(err.code)->name, err.text);
+}
+
 static void command_line(const struct common *c, char **args, size_t count, struct strv *ret)
 {
 	strv_add(ret, str_dup("init"));
@@ -500,8 +583,11 @@ static int run_dtk(void *values, char **args, size_t count, struct err *err)
 	(void)err;
 	if (v->is_image_missing)
 		log_info("the cluster has no driver toolkit for this node: continuing without it");
-	else if (entry_values(&cmd_init, (int)line.count, line.items, init) == 0)
+	else if (entry_values(&cmd_init, (int)line.count, line.items, init) == 0) {
 		signal = use_toolkit(v, init);
+		if (!signal)
+			offer_extra_modules(v, init);
+	}
 	opt_done(&cmd_init, init);
 	free(init);
 	if (signal) {
@@ -523,6 +609,10 @@ static const struct opt run_opts[] = {
 	  "statically linked kmodsmith for the toolkit's container; default /usr/libexec/kmodsmith" },
 	{ "toolkit-timeout", 0, "SECONDS", "KMODSMITH_DTK_TIMEOUT", OPT_UINT, offsetof(struct dtk_values, patience_s),
 	  PATIENCE_HELP },
+	{ "nvidia-fs", 0, NULL, "GDS_ENABLED", OPT_FLAG, offsetof(struct dtk_values, is_nvidia_fs),
+	  "have the toolkit compile nvidia-fs, of the sources that its container shares" },
+	{ "gdrdrv", 0, NULL, "GDRCOPY_ENABLED", OPT_FLAG, offsetof(struct dtk_values, is_gdrdrv),
+	  "the same for GDRCopy's gdrdrv" },
 	{ 0 },
 };
 
@@ -535,7 +625,8 @@ const struct cmd cmd_dtk_run = {
 		 "request, the source and this program into the directory that both containers share. The package\n"
 		 "that comes back is proven against the running kernel and kept in the node's store; then `init`\n"
 		 "continues from there. If the toolkit fails or shows no sign of life, one line says so, and `init`\n"
-		 "continues without it.\n\n"
+		 "continues without it. nvidia-fs and gdrdrv, where they are asked for, are compiled there and proven\n"
+		 "against the driver's nvidia.ko, as soon as their containers have shared their sources.\n\n"
 		 "Pods call this `ocp_dtk_entrypoint nv-ctr-run-with-dtk`.\n\n"
 		 "  kmodsmith dtk run -- --driver 535.261.03\n",
 	.opts = { shared_opts, run_opts, common_opts },
@@ -568,7 +659,7 @@ static int refuse_dtk_verb(const char *verb, const char *why)
 static int run_init_with_toolkit(int argc, char **argv)
 {
 	auto_strv struct strv words = { 0 }, warnings = { 0 }, of_words = { 0 }, given = { 0 }, theirs = { 0 };
-	nvidia_driver_environment_init(!str_eq(getenv("RHCOS_IMAGE_MISSING"), "true"), &warnings);
+	nvidia_driver_environment_init(&warnings);
 	strv_add(&theirs, str_dup(argv[0]));
 	if (argc < 2 || *argv[1] == '-') // both templates call it so: what runs with the toolkit is init
 		strv_add(&theirs, str_dup("init"));

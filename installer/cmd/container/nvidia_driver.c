@@ -134,6 +134,8 @@ static const struct variable {
 	{ "OPEN_KERNEL_MODULES_ENABLED", "true or false", parse_bool },
 	{ "GPU_DIRECT_RDMA_ENABLED", "true or false", parse_bool },
 	{ "USE_HOST_MOFED", "true or false", parse_bool },
+	{ "GDS_ENABLED", "true or false", parse_bool },
+	{ "GDRCOPY_ENABLED", "true or false", parse_bool },
 	{ "MAX_THREADS", "a number of threads", parse_count },
 	{ "ENABLE_GPU_POD_EVICTION", "true or false", parse_bool },
 	{ "ENABLE_AUTO_DRAIN", "true or false", parse_bool },
@@ -186,17 +188,16 @@ static void read_mountinfo(const struct root *self, struct strv *ret)
 		strv_split(ret, text, "\n");
 }
 
-void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv *ret_warnings)
+void nvidia_driver_unused(const struct root *self, struct strv *ret_warnings)
 {
 	auto_strv struct strv mountinfo = { 0 };
 	read_mountinfo(self, &mountinfo);
 	for (const struct nvidia_input *x = nvidia_inputs; x->name; x++) {
 		const char *value = getenv(x->name);
 		bool is_there = x->kind == INPUT_VARIABLE ? value && *value :
-				x->kind == INPUT_TOOLKIT  ? has_toolkit && str_eq(value, "true") :
 				x->kind == INPUT_FILE     ? root_exists(self, x->name) :
 				x->kind == INPUT_MOUNT    ? is_mounted(&mountinfo, x->name) :
-							    false; // translate_flag()
+							    false; // translate_flag(), cmd_dtk_run
 		if (is_there && !x->is_used)
 			strv_add(ret_warnings,
 				 str_fmt("%s%s has no effect: %s",
@@ -225,7 +226,7 @@ static void take_mounted_sources(const struct root *self)
 	nvidia_driver_sources(self, &dirs);
 }
 
-void nvidia_driver_environment_init(bool has_toolkit, struct strv *ret_warnings)
+void nvidia_driver_environment_init(struct strv *ret_warnings)
 {
 	auto_root struct root self = ROOT_NONE;
 	const char *recorded = getenv("KMODSMITH_ROOT");
@@ -234,7 +235,7 @@ void nvidia_driver_environment_init(bool has_toolkit, struct strv *ret_warnings)
 	if (root_init(&self, recorded ? recorded : "/", &ignored) < 0)
 		return;
 	take_mounted_sources(&self);
-	nvidia_driver_unused(&self, has_toolkit, ret_warnings);
+	nvidia_driver_unused(&self, ret_warnings);
 }
 
 static int nvidia_driver_usage(FILE *out, int status)
@@ -261,7 +262,7 @@ int nvidia_driver_main(int argc, char **argv)
 		return nvidia_driver_usage(stdout, 0);
 	if (nvidia_driver_words(argc, argv, &words, &warnings) < 0)
 		return nvidia_driver_usage(stderr, 1);
-	nvidia_driver_environment_init(false, &warnings);
+	nvidia_driver_environment_init(&warnings);
 	for (size_t i = 0; i < warnings.count; i++)
 		log_warn("%s", warnings.items[i]);
 	return entry_run_words((int)words.count, words.items);

@@ -15,11 +15,10 @@ int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *re
 // a warning.
 void nvidia_driver_environment(struct strv *ret_warnings);
 
-// A sentence for each of nvidia_inputs that is there and has no effect; never a value, which may be a secret. has_toolkit: OpenShift's
-// driver toolkit compiles.
-void nvidia_driver_unused(const struct root *self, bool has_toolkit, struct strv *ret_warnings);
+// A sentence for each of nvidia_inputs that is there and has no effect; never a value, which may be a secret.
+void nvidia_driver_unused(const struct root *self, struct strv *ret_warnings);
 // Those directories of apt's, dnf's or zypper's sources in self have been mounted: the host's own package manager is to
 // ask them, too, unless the pod's environment says otherwise.
 void nvidia_driver_sources(const struct root *self, const struct strv *dirs);
 // All of the above, for a container that installs the driver.
-void nvidia_driver_environment_init(bool has_toolkit, struct strv *ret_warnings);
+void nvidia_driver_environment_init(struct strv *ret_warnings);
