@@ -211,7 +211,7 @@ static int run_make(const struct extra_toolkit *at, const struct offer *offer, e
 	struct compile_log log = { 0 };
 	struct proc_end end;
 	const char *const argv[] = { "/usr/bin/make", extras[which].target, kver,
-				     "NVIDIA_SRC_DIR=" SANDBOX_WORK "/" INTERFACE,
+				     ("NVIDIA_SRC_DIR=" SANDBOX_WORK "/" INTERFACE),
 				     is_open ? "NVIDIA_IS_OPENSOURCE=y" : "NVIDIA_IS_OPENSOURCE=",
 				     "CONFIG_DEBUG_INFO_BTF_MODULES=", "IGNORE_CC_MISMATCH=1",
 				     // Makefile adds them to a file that modpost of Linux 6.1 no longer reads.

@@ -176,6 +176,45 @@ process() { # STATE [START]
   assert_unchanged
 }
 
+# What a host's vGPU manager writes into a virtual GPU's configuration space, and a catalogue in NVIDIA's form.
+virtual_gpu() { # VERSION BRANCH
+  python3 - "$ROOT/sys/bus/pci/devices/0000:40:00.0/config" "$@" <<'PYTHON'
+import sys
+config = bytearray(256)
+config[0x06], config[0x34] = 0x10, 0x60
+text = b"".join(field.encode().ljust(10, b"\0") for field in sys.argv[2:])
+config[0x60:0x60 + 27] = bytes([9, 0, 27]) + b"VF" + bytes([0, 22]) + text
+open(sys.argv[1], "wb").write(config)
+PYTHON
+  mkdir -p "$ROOT/drivers"
+  cat >"$ROOT/drivers/vgpuDriverCatalog.yaml" <<'YAML'
+version: 1
+branch:
+- {name: R535_U4, type: host, allow: {branch: [R535_U4]}}
+- {name: R550_U1, type: host, allow: {branch: [R550_U1]}}
+- {name: R535_U4, type: guest, allow: {branch: [R535_U4]}}
+driver:
+- {version: 535.261.03, branch: R535_U4, type: guest, os: [Linux]}
+YAML
+}
+@test "a vGPU guest takes the driver that goes with its host by NVIDIA's catalogue, or says why none does; unasked it takes its own" {
+  loadable
+  virtual_gpu 535.250.01 R535_U4
+  export DRIVER_TYPE=vgpu DISABLE_VGPU_VERSION_CHECK=False DRIVER_VERSION=550.90.07 KMODSMITH_VGPU_DRIVERS=535.261.03
+  serving init
+  run cat "$BATS_TEST_TMPDIR/log"
+  assert_output --partial "the host's vGPU manager is 535.250.01 (R535_U4): guest driver 535.261.03"
+  assert_output --partial "ready: driver 535.261.03"
+  end_pod TERM
+  virtual_gpu 550.54.01 R550_U1
+  KMODSMITH_ROOT=$ROOT run --separate-stderr timeout "$hung" "$driver" init
+  assert_status 1
+  assert_error E_NOT_FOUND "550.90.07 is no guest driver of the catalogue for this GPU; 535.261.03 is of branch R535_U4, which does not go with the host's R550_U1"
+  DISABLE_VGPU_VERSION_CHECK=true DRIVER_VERSION=535.261.03 serving init
+  run cat "$BATS_TEST_TMPDIR/log"
+  refute_output --partial "vGPU manager"
+}
+
 @test "no GPU: it keeps running, and reports no driver as ready" {
   host no-gpu
   DRIVER_CONFIG_DIGEST=abc start_pod NO_GPU init

@@ -223,6 +223,7 @@ static void test_used_variables(void **state)
 	static const char *const elsewhere[] = {
 		"DRIVER_TYPE", "NVFM_CONFIG_FIELD", // tests/unit/daemons_test.c
 		"OPEN_KERNEL_MODULES_ENABLED",      // test_environment()
+		"DISABLE_VGPU_VERSION_CHECK",       // tests/cli/operator.bats
 	};
 	extern const struct cmd cmd_init, cmd_dtk_run;
 	const struct cmd *const commands[] = { &cmd_init, &cmd_dtk_run };
@@ -256,6 +257,7 @@ static void test_sources(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct folder folder;
+		struct err err;
 		auto_strv struct strv mounts = { 0 }, dirs = { 0 }, paths = { 0 }, warnings = { 0 };
 		auto_str char *text = str_dup("");
 		folder_make(&folder);
@@ -267,7 +269,7 @@ static void test_sources(void **state)
 		if (rows[i].set)
 			setenv(NAME, rows[i].set, 1);
 		setenv("KMODSMITH_ROOT", folder.root.name, 1);
-		nvidia_driver_environment_init(&warnings);
+		assert_int_equal(nvidia_driver_environment_init(&warnings, &err), 0);
 		unsetenv("KMODSMITH_ROOT");
 		strv_split(&dirs, rows[i].seen ? rows[i].seen : "", ",");
 		for (size_t k = 0; k < dirs.count; k++)

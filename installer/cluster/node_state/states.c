@@ -10,7 +10,7 @@ static const struct node_phase_info phases[PHASE_COUNT] = {
 
 const char *const upgrade_words[UPGRADE_OTHER] = {
 	[UPGRADE_NONE] = "",
-#define STATE(ours, word) [ours] = word,
+#define STATE(ours, word) [ours] = (word),
 #include "cluster/node_state/nvidia.def"
 };
 const char *const verb_names[VERB_COUNT] = { "none", "stage", "replace", "restore", "validate", "load" };

@@ -215,6 +215,8 @@ static int take_driver_environment(struct manager *m, struct err *err)
 				"%s of the driver's container is unknown here; driver.manager.env can set it here, too",
 				unknown.items[i]);
 	nvidia_driver_environment(&warnings); // which the driver's container tells
+	if (nvidia_driver_guest(&m->machine.kern, &m->machine.kern, err) < 0)
+		return -1;
 	struct driver_manager_values *fresh = mem_alloc(m->cmd->values_size);
 	int r = entry_reparse(m->cmd, fresh, err);
 	if (r == 0) {

@@ -659,7 +659,8 @@ static int refuse_dtk_verb(const char *verb, const char *why)
 static int run_init_with_toolkit(int argc, char **argv)
 {
 	auto_strv struct strv words = { 0 }, warnings = { 0 }, of_words = { 0 }, given = { 0 }, theirs = { 0 };
-	nvidia_driver_environment_init(&warnings);
+	struct err err;
+	int r = nvidia_driver_environment_init(&warnings, &err);
 	strv_add(&theirs, str_dup(argv[0]));
 	if (argc < 2 || *argv[1] == '-') // both templates call it so: what runs with the toolkit is init
 		strv_add(&theirs, str_dup("init"));
@@ -679,6 +680,8 @@ static int run_init_with_toolkit(int argc, char **argv)
 		log_warn("%s", warnings.items[i]);
 	for (size_t i = 0; is_theirs && i < of_words.count; i++)
 		log_warn("%s", of_words.items[i]);
+	if (r < 0)
+		return nvidia_driver_refuse(&err);
 	return entry_run(&cmd_dtk_run, (int)given.count, given.items);
 }
 

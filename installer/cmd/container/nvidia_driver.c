@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/container/nvidia_driver.h"
 
+#include "base/formats/yaml.h"
 #include "cluster/node_state/nvidia.h"
 #include "cmd/common/common.h"
 #include "cmd/common/entry.h"
+#include "host/vgpu_catalog.h"
 
 #include <ctype.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <sys/utsname.h>
 
 static const struct verb {
 	const char *name;
@@ -129,6 +132,7 @@ static const struct variable {
 	const char *name, *wanted;
 	const char *(*as)(const char *text);
 } variables[] = {
+	{ "DISABLE_VGPU_VERSION_CHECK", "true or false", parse_bool },
 	{ "DRIVER_VERSION", "a version such as 580.95.05", parse_version },
 	{ "KERNEL_MODULE_TYPE", "auto, open or proprietary", parse_flavour },
 	{ "OPEN_KERNEL_MODULES_ENABLED", "true or false", parse_bool },
@@ -226,16 +230,54 @@ static void take_mounted_sources(const struct root *self)
 	nvidia_driver_sources(self, &dirs);
 }
 
-void nvidia_driver_environment_init(struct strv *ret_warnings)
+static int read_catalog(const struct root *self, json_t **ret, struct err *err)
+{
+	static const char CATALOG[] = "drivers/vgpuDriverCatalog.yaml";
+	auto_str char *text = NULL;
+	size_t len = 0;
+	int r = root_read(self, CATALOG, &text, &len, err);
+	return r <= 0 ? (r < 0 ? -1 : err_set(err, E_NOT_FOUND, "there is no '/%s'", CATALOG)) :
+			yaml_read(text, len, CATALOG, false, ret, err);
+}
+
+int nvidia_driver_guest(const struct root *self, const struct root *kern, struct err *err)
+{
+	auto_strv struct strv versions = { 0 };
+	auto_json json_t *catalog = NULL;
+	auto_str char *choice = NULL;
+	struct vgpu_host host;
+	struct utsname machine;
+	static const char OTHERS[] = "KMODSMITH_VGPU_DRIVERS";
+	const char *own = getenv("DRIVER_VERSION");
+	auto_str char *others = str_dup(getenv(OTHERS));
+	unsetenv(OTHERS); // no option of a command has it
+	if (!str_eq(getenv("DRIVER_TYPE"), "vgpu") || !str_eq(getenv("DISABLE_VGPU_VERSION_CHECK"), "false"))
+		return 0;
+	int r = vgpu_host_read(kern, &host, err);
+	if (r <= 0)
+		return r;
+	if (own)
+		strv_add(&versions, str_dup(own));
+	strv_split(&versions, others ? others : "", ", ");
+	uname(&machine);
+	if (read_catalog(self, &catalog, err) < 0 ||
+	    vgpu_catalog_choose(catalog, &host, machine.machine, &versions, &choice, err) < 0)
+		return err_wrap(err, "DISABLE_VGPU_VERSION_CHECK=false");
+	log_info("the host's vGPU manager is %s (%s): guest driver %s", host.version, host.branch, choice);
+	setenv("DRIVER_VERSION", choice, 1);
+	return 0;
+}
+
+int nvidia_driver_environment_init(struct strv *ret_warnings, struct err *err)
 {
 	auto_root struct root self = ROOT_NONE;
 	const char *recorded = getenv("KMODSMITH_ROOT");
-	struct err ignored;
 	nvidia_driver_environment(ret_warnings);
-	if (root_init(&self, recorded ? recorded : "/", &ignored) < 0)
-		return;
+	if (root_init(&self, recorded ? recorded : "/", err) < 0)
+		return -1;
 	take_mounted_sources(&self);
 	nvidia_driver_unused(&self, ret_warnings);
+	return nvidia_driver_guest(&self, &self, err);
 }
 
 static int nvidia_driver_usage(FILE *out, int status)
@@ -254,16 +296,25 @@ static int nvidia_driver_usage(FILE *out, int status)
 	return status;
 }
 
+int nvidia_driver_refuse(const struct err *err)
+{
+	log_err(err);
+	return err_info(err->code)->exit_status;
+}
+
 int nvidia_driver_main(int argc, char **argv)
 {
 	auto_strv struct strv words = { 0 }, warnings = { 0 };
+	struct err err;
 	log_setup(LOG_LEVEL_INFO, str_eq(getenv("KMODSMITH_LOG_FORMAT"), "json"));
 	if (argc > 1 && (str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help")))
 		return nvidia_driver_usage(stdout, 0);
 	if (nvidia_driver_words(argc, argv, &words, &warnings) < 0)
 		return nvidia_driver_usage(stderr, 1);
-	nvidia_driver_environment_init(&warnings);
+	int r = nvidia_driver_environment_init(&warnings, &err);
 	for (size_t i = 0; i < warnings.count; i++)
 		log_warn("%s", warnings.items[i]);
+	if (r < 0)
+		return nvidia_driver_refuse(&err);
 	return entry_run_words((int)words.count, words.items);
 }
