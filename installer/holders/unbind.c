@@ -91,6 +91,64 @@ static int refuse_held_device(const struct unbind_work *w, const struct unbound_
 	return err_set(err, E_BOUND, "%s of %s is held by %s", d->driver, d->name, who);
 }
 
+// In whose mount namespace the node lies does not count.
+static bool is_of_vfio(const char *target, const struct strv *nodes)
+{
+	for (size_t i = 0; i < nodes->count; i++)
+		if (str_ends(target, nodes->items[i]))
+			return true;
+	return str_eq(target, "anon_inode:[vfio-device]");
+}
+
+static int refuse_vfio_holder(const struct unbind_work *w, const struct unbound_device *d, const char *pid,
+			      const struct strv *nodes, struct err *err)
+{
+	auto_str char *dir = str_fmt("proc/%s/fd", pid), *comm = NULL, *name = str_fmt("proc/%s/comm", pid);
+	auto_strv struct strv fds = { 0 };
+	struct err why;
+	if (root_list(w->node->kern, dir, &fds, &why) < 0)
+		return why.code == ENOENT || why.code == ESRCH ?
+			       0 :
+			       err_set(err, E_BOUND, "%s of %s: who has it open cannot be seen: %s", d->driver, d->name,
+				       why.text);
+	for (size_t i = 0; i < fds.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, fds.items[i]), *target = NULL;
+		if (root_readlink(w->node->kern, path, &target, &why) <= 0 || !is_of_vfio(target, nodes))
+			continue;
+		root_line(w->node->kern, name, &comm, &why);
+		return err_set(err, E_BOUND, "%s of %s is held by pid %s %s fd %s: end the virtual machine first",
+			       d->driver, d->name, pid, comm ? comm : "", target);
+	}
+	return 0;
+}
+
+static int refuse_device_of_guest(const struct unbind_work *w, const struct unbound_device *d, struct err *err)
+{
+	auto_str char *dir = str_fmt("sys/bus/pci/devices/%s", d->name), *group_path = str_fmt("%s/iommu_group", dir);
+	auto_str char *group = link_name(w->node->kern, group_path), *devices = str_fmt("%s/vfio-dev", dir);
+	auto_strv struct strv nodes = { 0 }, names = { 0 }, pids = { 0 };
+	struct err ignored;
+	if (group) {
+		strv_add(&nodes, str_fmt("/vfio/%s", group));
+		strv_add(&nodes, str_fmt("/vfio/noiommu-%s", group));
+	}
+	root_list(w->node->kern, devices, &names, &ignored);
+	for (size_t i = 0; i < names.count; i++)
+		strv_add(&nodes, str_fmt("/vfio/devices/%s", names.items[i]));
+	if (root_list(w->node->kern, "proc", &pids, err) < 0)
+		return -1;
+	for (size_t i = 0; i < pids.count; i++)
+		if (strspn(pids.items[i], "0123456789") == strlen(pids.items[i]) &&
+		    refuse_vfio_holder(w, d, pids.items[i], &nodes, err) < 0)
+			return -1;
+	return 0;
+}
+
+static bool was_for_guests(const struct unbound_device *d)
+{
+	return str_eq(d->driver, PCI_VFIO);
+}
+
 struct write {
 	const struct sys *sys;
 	const struct root *root;
@@ -200,7 +258,8 @@ int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct 
 		if (is_unbind_due(&gpus->items[i]))
 			add_unbound_device(r, "pci", gpus->items[i].address, str_dup(gpus->items[i].driver));
 	for (size_t i = 0; i < r->count; i++) // check all before the first device is touched
-		if (refuse_held_device(w, &r->items[i], err) < 0)
+		if (refuse_held_device(w, &r->items[i], err) < 0 ||
+		    (was_for_guests(&r->items[i]) && refuse_device_of_guest(w, &r->items[i], err) < 0))
 			return -1;
 	for (size_t i = 0; i < r->count; i++)
 		if (claim_device(w, &r->items[i], err) < 0 || unbind_device(w, &r->items[i], err) < 0)
@@ -216,8 +275,9 @@ int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct 
 		if (refuse_held_device(w, d, &why) < 0 || unbind_device(w, d, &why) < 0)
 			progress_note(w->node->progress, "%s stays bound: %s", name, why.text);
 	}
-	for (size_t i = 0; i < r->count; i++)
-		if (r->items[i].is_unbound && unload_old_module(w, &r->items[i], &r->modules, err) < 0)
+	for (size_t i = 0; i < r->count; i++) // vfio may serve other devices, and has options of its own
+		if (r->items[i].is_unbound && !was_for_guests(&r->items[i]) &&
+		    unload_old_module(w, &r->items[i], &r->modules, err) < 0)
 			return -1;
 	return 0;
 }
@@ -231,8 +291,9 @@ int unbind_finish(const struct unbind_work *w, struct unbound *r, struct err *er
 		// A driver that is loaded already does not probe the device by itself.
 		auto_str char *probe = str_fmt("sys/bus/%s/drivers_probe", d->bus);
 		auto_str char *now = bound_driver_name(w->node->kern, d->bus, d->name);
+		// What kept it for a guest would keep it again.
 		if ((!now && write_attribute(w, d, probe, d->name, err) < 0) ||
-		    set_override(w, d, d->override, err) < 0)
+		    set_override(w, d, was_for_guests(d) ? "" : d->override, err) < 0)
 			return -1;
 	}
 	return 0;

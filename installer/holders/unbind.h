@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unbinds the kernel's own drivers from GPUs before a load, and binds them again when the load fails (R-P8).
 //
-// This covers nouveau, nova_core and nvidiafb, and the firmware's framebuffer in a BAR of a GPU. vfio is never
-// touched; the plan refuses any other driver. A device that a process has open is not unbound: a driver's remove
-// callback cannot fail, so it may wait for that process forever.
+// This covers nouveau, nova_core and nvidiafb, the firmware's framebuffer in a BAR of a GPU, and vfio-pci where that is
+// asked for (gpus_reclaim()); the plan refuses any other driver. A device that a process has open is not unbound: a
+// driver's remove callback cannot fail, so it may wait for that process forever. Of vfio a device counts as open if its
+// group or its own node is, and also if a process has any device of vfio open by a descriptor that was passed to it:
+// nothing says of which one that is.
 //
 // driver_override (Documentation/ABI/testing/sysfs-bus-pci) keeps the old driver from binding in between; its old
 // value is restored once the NVIDIA driver has the device, or when the device is given back.

@@ -171,11 +171,17 @@ enum gpu_owner gpu_owner(const struct gpu *gpu)
 	if (str_eq(gpu->driver, "nvidia") || str_eq(gpu->driver, "nvidia-nvswitch"))
 		return GPU_NVIDIA;
 	if (is_for_guests(gpu->driver))
-		return GPU_VFIO;
+		return gpu->is_reclaimed ? GPU_KERNEL : GPU_VFIO;
 	for (size_t i = 0; i < ARRAY_SIZE(of_the_kernel); i++)
 		if (str_eq(gpu->driver, of_the_kernel[i]))
 			return GPU_KERNEL;
 	return GPU_FOREIGN;
+}
+
+void gpus_reclaim(struct gpus *g)
+{
+	for (size_t i = 0; i < g->count; i++)
+		g->items[i].is_reclaimed = !g->items[i].is_vf && str_eq(g->items[i].driver, PCI_VFIO);
 }
 
 bool gpu_is_ours(const struct gpu *gpu)

@@ -8,6 +8,8 @@
 enum gpu_kind { GPU_DISPLAY, GPU_SWITCH };
 
 // Who owns a function (R-P8).
+#define PCI_VFIO "vfio-pci" // the driver
+
 enum gpu_owner {
 	GPU_FREE,    // no driver
 	GPU_NVIDIA,  // nvidia, nvidia-nvswitch
@@ -24,6 +26,7 @@ struct gpu {
 	char *driver;      // bound driver, NULL = none
 	char *framebuffer; // the firmware's, in a BAR of this GPU and with a driver: "efi-framebuffer.0"; NULL = none
 	bool is_vf;        // SR-IOV virtual function of a GPU in this same machine
+	bool is_reclaimed; // bound to vfio-pci, and asked for (gpus_reclaim())
 };
 
 struct gpus {
@@ -36,6 +39,9 @@ void gpus_done(struct gpus *g);
 #define auto_gpus __attribute__((cleanup(gpus_done)))
 
 enum gpu_owner gpu_owner(const struct gpu *gpu);
+// Those of vfio-pci count from now on as bound to a driver of the kernel, so that a plan unbinds them. None of a variant
+// of it, of another stub, or a virtual function.
+void gpus_reclaim(struct gpus *g);
 // For the driver to use: neither a virtual function nor passed through.
 bool gpu_is_ours(const struct gpu *gpu);
 size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind); // how many of those

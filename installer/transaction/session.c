@@ -295,6 +295,8 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 	progress_enter(&s->progress, "detect");
 	if (facts_read(s->node.host, s->node.kern, &s->facts, err) < 0)
 		return -1;
+	if (request->is_from_vfio)
+		gpus_reclaim(&s->facts.gpus);
 	s->node.boot = s->facts.host.boot_id;
 	s->node.release = s->facts.host.release;
 	bool has_gpu = facts_has_gpu(&s->facts);

@@ -51,6 +51,7 @@ struct session_request {         // borrowed, until session_done()
 	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // load: see load_module()
 	struct gpu_demand gpus;
 	bool is_compile_forbidden, is_unproven_allowed, is_retry;
+	bool is_from_vfio;         // GPUs of vfio-pci are for this driver, too
 	bool has_daemons;          // the driver's daemons will be started
 	bool is_stage;             // the driver stays, whoever uses it
 	bool is_payload_elsewhere; // the user space will be here when the driver is loaded, and its firmware with it

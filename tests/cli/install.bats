@@ -429,6 +429,28 @@ bound_to() { # DRIVER: who has the first GPU
   assert_line --regexp '^pass +gpu +1 GPU, 0 switches, first 0000:5e:00.0'
 }
 
+@test "--from-vfio: a GPU of vfio-pci is taken for the driver, and never one that a virtual machine has open" {
+  host vfio
+  tiny_firmware 535.261.03
+  tiny_package "$package" 6.1.0-56-cloud-amd64
+  kmodsmith plan --package "$package" --from-vfio --json
+  assert_status 0
+  assert_json '.steps[] | select(.step == "unbind") | .subject' "0000:3b:00.0 from vfio-pci"
+  assert_json '.steps[] | select(.step == "verify") | .subject' "2 GPUs, 0 switches"
+  echo asked >"$BATS_TEST_TMPDIR/asked" && mkdir -p "$ROOT/run/kmodsmith" # as the driver manager says it, by the operator's label
+  cp "$BATS_TEST_TMPDIR/asked" "$ROOT/run/kmodsmith/from-vfio"
+  kmodsmith plan --package "$package" --json
+  assert_json '.steps[] | select(.step == "unbind") | .subject' "0000:3b:00.0 from vfio-pci"
+  ln -s ../../../../kernel/iommu_groups/12 "$ROOT/sys/bus/pci/devices/0000:3b:00.0/iommu_group"
+  mkdir -p "$ROOT/proc/42/fd"
+  echo qemu >"$ROOT/proc/42/comm"
+  printf 'Name:\tqemu\nUid:\t0\t0\t0\t0\n' >"$ROOT/proc/42/status"
+  ln -s /dev/vfio/12 "$ROOT/proc/42/fd/9"
+  KMODSMITH_FROM_VFIO=true kmodsmith install --package "$package"
+  assert_error E_BOUND "vfio-pci of 0000:3b:00.0 is held by pid 42 qemu fd /dev/vfio/12: end the virtual machine first"
+  assert_equal "$(calls)" ""
+}
+
 @test "the lock: the process that changes the node is named, readers are not blocked" {
   loadable
   mkdir -p "$ROOT/run/kmodsmith"

@@ -255,6 +255,19 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(grep -c "is skipped: it is a \(FIFO\|socket\)" <<<"$stderr")" 3
 }
 
+@test "GPUs that vfio-pci has are for the driver's container where the operator's label says so, and only as long" {
+  image=$old
+  driver_pod "$old" "${from[@]}"
+  manage uninstall_driver
+  [ ! -e "$ROOT/run/kmodsmith/from-vfio" ]
+  node_patch '{"metadata": {"labels": {"nvidia.com/gpu.workload.config": "container"}}}'
+  manage uninstall_driver
+  [ -e "$ROOT/run/kmodsmith/from-vfio" ]
+  node_patch '{"metadata": {"labels": {"nvidia.com/gpu.workload.config": "vm-passthrough"}}}'
+  manage uninstall_driver
+  [ ! -e "$ROOT/run/kmodsmith/from-vfio" ]
+}
+
 @test "the kernel refuses a module after others were unloaded: they are loaded again, and everything is restored" {
   driver_pod "$new" "${from[@]}"
   loads "$old"

@@ -132,6 +132,85 @@ static void unbinds_only_drivers_of_the_kernel(void **state)
 	}
 }
 
+// GPUs of virtual machines: only where that is asked for, and never one that is open.
+static void takes_a_device_from_vfio_when_asked(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *driver, *fd; // NULL = no process has anything open
+		bool is_asked, is_released;
+	} rows[] = {
+		{ "vfio-pci", NULL, true, true },
+		{ "vfio-pci", NULL, false, false },
+		{ "vfio-pci", "/dev/vfio/11", true, true },
+		{ "vfio-pci", "/dev/vfio/12", true, false },
+		{ "vfio-pci", "/run/vm/dev/vfio/12", true, false },
+		{ "vfio-pci", "/dev/vfio/devices/vfio3", true, false },
+		{ "vfio-pci", "/dev/vfio/devices/vfio33", true, true },
+		{ "vfio-pci", "anon_inode:[vfio-device]", true, false }, // passed on by who opened it
+		{ "pci-stub", NULL, true, false },
+		{ "nvgrace_gpu_vfio_pci", NULL, true, false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		struct err err = { 0 };
+		auto_gpus struct gpus gpus = { 0 };
+		auto_unbound struct unbound r = { 0 };
+		auto_str char *problem = NULL;
+		folder_make(&t);
+		make_machine(&t, rows[i].driver);
+		tempdir_write(&t, PCI "/driver_override", "vfio-pci\n");
+		tempdir_link(&t, PCI "/iommu_group", "../../../../kernel/iommu_groups/12");
+		folder_dir(&t, PCI "/vfio-dev/vfio3");
+		if (rows[i].fd)
+			make_holder(&t, rows[i].fd);
+		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+		if (rows[i].is_asked)
+			gpus_reclaim(&gpus);
+		bool is_due = rows[i].is_asked && str_eq(rows[i].driver, "vfio-pci");
+		expect(gpu_is_ours(&gpus.items[0]) == is_due, rows[i].driver);
+		struct sys sys = sys_recorder(&t.root);
+		struct unbind_work w = work_on(&t, &sys);
+		int result = unbind_release(&w, &gpus, &r, &err);
+		expect(result == (is_due && !rows[i].is_released ? -1 : 0), rows[i].fd);
+		expect(root_exists(&t.root, ".sys-calls") == rows[i].is_released, rows[i].fd);
+		if (!rows[i].is_released) {
+			expect(!is_due || (err.code == E_BOUND && strstr(err.text, "end the virtual machine first")),
+			       err.text);
+			continue;
+		}
+		folder_expect(&t, ".sys-calls",
+			      "write " PCI "/driver_override nvidia\n"
+			      "write sys/bus/pci/drivers/vfio-pci/unbind 0000:40:00.0\n");
+		unbind_restore(&w, &r, &problem); // as after a load that failed
+		assert_null(problem);
+		folder_expect(&t, PCI "/driver_override", "vfio-pci");
+		auto_gpus struct gpus now = { 0 };
+		assert_int_equal(gpus_read(&t.root, &now, &err), 1);
+		assert_string_equal(now.items[0].driver, "vfio-pci");
+	}
+}
+
+// Where it stayed with the driver, nothing binds it to vfio-pci again.
+static void forgets_the_guest_once_the_driver_has_it(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	struct err err = { 0 };
+	auto_gpus struct gpus gpus = { 0 };
+	auto_unbound struct unbound r = { 0 };
+	folder_make(&t);
+	make_machine(&t, "vfio-pci");
+	tempdir_write(&t, PCI "/driver_override", "vfio-pci\n");
+	assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+	gpus_reclaim(&gpus);
+	struct sys sys = sys_recorder(&t.root);
+	struct unbind_work w = work_on(&t, &sys);
+	assert_int_equal(unbind_release(&w, &gpus, &r, &err), 0);
+	assert_int_equal(unbind_finish(&w, &r, &err), 0);
+	folder_expect(&t, PCI "/driver_override", "\n");
+}
+
 static void refuses_a_held_device_untouched(void **state)
 {
 	(void)state;
@@ -305,6 +384,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unbound_and_bound_again),
 		cmocka_unit_test(unbinds_only_drivers_of_the_kernel),
+		cmocka_unit_test(takes_a_device_from_vfio_when_asked),
+		cmocka_unit_test(forgets_the_guest_once_the_driver_has_it),
 		cmocka_unit_test(refuses_a_held_device_untouched),
 		cmocka_unit_test(leaves_a_held_framebuffer),
 		cmocka_unit_test(finishes_what_a_killed_run_left),

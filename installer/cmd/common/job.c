@@ -79,6 +79,8 @@ const struct opt job_opts[] = {
 	OPT("host-driver", 0, "use|replace|fail", "KMODSMITH_HOST_DRIVER", OPT_STR, host_driver,
 	    "what to do with a driver that something else installed on this host and that is not the requested one; "
 	    "default fail"),
+	OPT("from-vfio", 0, NULL, "KMODSMITH_FROM_VFIO", OPT_FLAG, is_from_vfio,
+	    "unbind GPUs from vfio-pci that no virtual machine has open; without it they are left alone"),
 	OPT("reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, reuse, REUSE_HELP),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
 	OPT("allow-unproven", 0, NULL, "KMODSMITH_ALLOW_UNPROVEN", OPT_FLAG, is_unproven_allowed,
@@ -421,6 +423,7 @@ static int parse_job_words(struct job *j, struct err *err)
 	    machine_open_dev(&j->machine, v->dev_root, err) < 0 ||
 	    (v->patches && root_init(&j->patches, v->patches, err) < 0) || job_parse_flavour(v, &r->flavour, err) < 0)
 		return -1;
+	r->is_from_vfio = v->is_from_vfio || root_exists(&j->machine.host, JOB_FROM_VFIO);
 	r->host_driver = HOST_FAIL;
 	if (v->host_driver && !host_policy_parse(v->host_driver, &r->host_driver))
 		return err_set(err, E_USAGE, "--host-driver '%s' is not one of use, replace, fail", v->host_driver);

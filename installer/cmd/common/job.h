@@ -28,12 +28,14 @@ struct job_values { // first member of the values of each of these commands
 	char *cdi;              // file, "none"; NULL = as the command does
 	bool is_cdi_default;    // the command writes a CDI specification
 	bool is_keeping;        // the command starts the driver's daemons
-	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry, is_stage;
+	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry, is_stage, is_from_vfio;
 	const struct progress *progress; // NULL = show_progress_log()
 	bool is_ordered; // driver is what the agent said, and not typed: a source of another one does not count
 	bool is_payload_elsewhere; // the user space is in an image that is not here: neither it nor its firmware counts
 	bool has_branch;           // driver may be a branch ("535") or "latest": the newest that there is a package of
 };
+// As --from-vfio: the driver manager writes it, by the operator's label. It is gone after a reboot.
+#define JOB_FROM_VFIO "run/kmodsmith/from-vfio"
 #define JOB_AUTO "auto"                      // of export: as with is_export_default
 extern const struct opt source_opts[];       // what and how to compile; for job_values
 extern const struct opt module_key_opts[];   // who signs what is compiled; for job_values

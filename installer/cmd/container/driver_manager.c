@@ -5,6 +5,7 @@
 #include "cluster/driver_manager/driver_pod.h"
 #include "cluster/driver_manager/evacuate.h"
 #include "cluster/driver_manager/upgrade_hold.h"
+#include "cluster/kube/api.h"
 #include "cluster/node_state/nvidia.h"
 #include "cmd/common/entry.h"
 #include "cmd/common/job.h"
@@ -447,12 +448,30 @@ static int preflight(struct manager *m, struct err *err)
 	return 0;
 }
 
+// Whether GPUs that vfio-pci has are for containers now, which the driver's container cannot ask.
+static int read_workload(const struct manager *m, struct err *err)
+{
+	static const char LABEL[] = "nvidia.com/gpu.workload.config";
+	const struct root *host = &m->machine.host;
+	auto_str char *path = api_node(m->e.node);
+	auto_json json_t *node = NULL;
+	if (api_get(m->kube, path, &node, err) < 0)
+		return -1;
+	const json_t *labels = json_object_get(json_object_get(node, "metadata"), "labels");
+	const char *value = json_string_value(json_object_get(labels, LABEL));
+	if (!str_eq(value, "container"))
+		return root_unlink(host, JOB_FROM_VFIO, err) < 0 ? -1 : 0;
+	return root_put(host, JOB_FROM_VFIO, LABEL, strlen(LABEL), 0644, err);
+}
+
 static int uninstall(struct manager *m, struct err *err)
 {
 	const char *digest = m->v->config_digest;
 	auto_str char *ready = NULL;
 	struct err ignored;
 	sigset_t stop;
+	if (read_workload(m, err) < 0)
+		return -1;
 	if (!m->facts.loaded.count) { // nothing to disturb: its container reports what is wrong with the next one
 		m->why = str_dup("no driver is loaded");
 		return detach_driver_root(m, err) < 0 ? -1 : gpu_operator_clear(&m->machine.host, err);
@@ -700,8 +719,8 @@ const struct cmd cmd_driver_manager_uninstall = {
 		 "with the error in /dev/termination-log.\n\n"
 		 "A driver that the host has installed itself is left alone: the Node gets the label\n"
 		 "nvidia.com/gpu.deploy.driver=pre-installed, as from NVIDIA's manager. GPUs bound to vfio-pci are\n"
-		 "refused (E_BOUND) and not unbound, and the driver's container waits for the network driver of\n"
-		 "GPUDirect RDMA.\n\n"
+		 "left to the driver's container, which takes them if the Node's label\n"
+		 "nvidia.com/gpu.workload.config is container, and waits for the network driver of GPUDirect RDMA.\n\n"
 		 "  kmodsmith driver-manager uninstall\n",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },
