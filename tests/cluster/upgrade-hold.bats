@@ -44,21 +44,37 @@ wanted() { # VERSION [IMAGE]: of the next driver; the controller sees it
 state=nvidia.com/gpu-driver-upgrade-state skip=nvidia.com/gpu-driver-upgrade.skip
 image_of() { jq -r '.spec.containers[] | select(.name == "nvidia-driver-ctr") | .image'; }
 is_outdated() { [ "$(kube GET "/api/v1/namespaces/$OPERATOR/pods/$pod" | image_of)" != "$(kube GET "$sets/$set" | jq .spec.template | image_of)" ]; }
-# One turn of the controller of gpu-operator 26.7 with the node: k8s-operator-libs d720f255, pkg/upgrade/common_manager.go and upgrade_inplace.go,
-# with pod deletion and without drain, as in cmd/gpu-operator/main.go.
+# The controller of gpu-operator 26.7 by the rows of tests/sim/nvidia.def, of which a node takes the first that holds: one turn,
+# and the states that it has been through. Its conditions and acts are below.
+rows=$(sed -nE 's/^X\("([^"]*)", ([a-z_]+), ([A-Za-z_]+), ("([^"]*)"|NULL)\)$/\1 . \2 \3 \5/p' "$BATS_TEST_DIRNAME/../sim/nvidia.def" | sed 's/^ \. /none /; s/ \. / /')
 turn() {
-  local next=''
-  case $(label "$state") in
-    null | upgrade-done) ! is_outdated || next=upgrade-required ;;
-    upgrade-required) [ "$(label "$skip")" = true ] || next=cordon-required ;;
-    cordon-required) node_patch '{"spec": {"unschedulable": true}}' && next=wait-for-jobs-required ;;
-    wait-for-jobs-required) next=pod-deletion-required ;;
-    pod-deletion-required) kube DELETE "/api/v1/namespaces/default/pods/train-$node" >/dev/null && next=pod-restart-required ;;
-    pod-restart-required) is_outdated && kube DELETE "/api/v1/namespaces/$OPERATOR/pods/$pod?gracePeriodSeconds=0" >/dev/null || next=uncordon-required ;;
-    uncordon-required) node_patch '{"spec": {"unschedulable": null}}' && next=upgrade-done ;;
-  esac
-  [ -n "$next" ] && node_patch "{\"metadata\": {\"labels\": {\"$state\": \"$next\"}}}"
+  local now row word condition act next
+  now=$(label "$state")
+  [ "$now" != null ] || now=none
+  while read -r word condition act next; do
+    { [ "$word" = "$now" ] && "$condition"; } || continue
+    [ "$act" = NULL ] || "$act"
+    [ -n "$next" ] || return 1
+    echo "$next" >>"$BATS_TEST_TMPDIR/states"
+    node_patch "{\"metadata\": {\"labels\": {\"$state\": \"$next\"}}}"
+    return
+  done <<<"$rows"
+  return 1
 }
+has_driver_pod() { kube GET "/api/v1/namespaces/$OPERATOR/pods/$pod" | jq -e '.kind == "Pod"' >/dev/null; }
+is_driver_pod_outdated() { has_driver_pod && is_outdated; }
+is_told_to_skip() { [ "$(label "$skip")" = true ]; }
+may_begin_restart() { false; } # of an equal digest; here each target is another driver
+may_begin_upgrade() { :; }
+initial=nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable
+was_cordoned() { [ "$(kube GET "/api/v1/nodes/$node" | jq -r --arg note "$initial" '.metadata.annotations[$note]')" = true ]; }
+note_cordon() { [ "$(cordoned)" = false ] || node_patch "{\"metadata\": {\"annotations\": {\"$initial\": \"true\"}}}"; }
+forget_cordon() { node_patch "{\"metadata\": {\"annotations\": {\"$initial\": null}}}"; }
+cordon_site() { node_patch '{"spec": {"unschedulable": true}}'; }
+uncordon_site() { node_patch '{"spec": {"unschedulable": null}}'; }
+evict_gpu_pods() { kube DELETE "/api/v1/namespaces/default/pods/train-$node" >/dev/null; }
+restart_driver_pod() { kube DELETE "/api/v1/namespaces/$OPERATOR/pods/$pod?gracePeriodSeconds=0" >/dev/null; }
+states() { paste -sd' ' "$BATS_TEST_TMPDIR/states"; }
 turns() { while turn; do :; done; }
 look() { # [leaving|starting] [NAME=VALUE...]: of the driver's container
   local word=()
@@ -122,6 +138,7 @@ assert_jobs_run() { # the controller has done nothing, and nothing was touched
   turns
   assert_jobs_run
   assert_regex "$(receipt .reason)" '^E_ABI: .*6\.1\.0-99'
+  assert_equal "$(states)" upgrade-required
 }
 
 @test "a next driver that fits is staged, the label lifted for it, and the controller does its work" {
@@ -151,6 +168,8 @@ assert_jobs_run() { # the controller has done nothing, and nothing was touched
   assert_equal "$(label "$skip") $(receipt .state) $(receipt .target)" "true held null"
   turns
   assert_equal "$(label "$state") $(cordoned)" "upgrade-done false"
+  assert_equal "$(states)" "upgrade-required cordon-required wait-for-jobs-required pod-deletion-required pod-restart-required \
+validation-required uncordon-required upgrade-done"
 }
 job_is_gone() { [ "$(there)" = plugin ]; }
 
