@@ -3,9 +3,9 @@
 // (GDRCopy). Their own containers put the sources into the shared directory and wait there for a flag (contract 1.16).
 //
 // The driver's container offers what they are compiled and proven against: nvidia.ko, as it will be loaded, and the
-// headers beside its nv-p2p.h. The toolkit's container compiles in the sandbox, proves what came out against the running
-// kernel and that nvidia.ko, puts it where the sources have it, and sets the flag. As all in that directory, the sources
-// are untrusted.
+// headers beside its nv-p2p.h. The toolkit's container compiles in the sandbox, proves what came out against the
+// running kernel and that nvidia.ko, puts it where the sources have it, and sets the flag. The sources are untrusted,
+// as all in that directory.
 #pragma once
 #include "base/file/digest.h"
 #include "base/process/node.h"
@@ -36,7 +36,7 @@ struct extra_toolkit {
 	const char *release;              // of the running kernel
 	int timeout_ms;
 };
-// Once a second: compiles what has its sources there, whole, and no flag. 1 = *ret was compiled, proven and flagged; 0 =
-// there was nothing to do. Negative: *ret failed, and is tried again when its sources change.
+// Once a second: compiles what has its sources there, whole, and no flag. 1 = *ret was compiled, proven and flagged;
+// 0 = there was nothing to do. Negative: *ret failed, and is tried again when its sources change.
 int extra_modules_serve(const struct extra_toolkit *at, struct extra_modules *m, enum extra_module *ret,
 			struct err *why);

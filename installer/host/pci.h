@@ -39,8 +39,8 @@ void gpus_done(struct gpus *g);
 #define auto_gpus __attribute__((cleanup(gpus_done)))
 
 enum gpu_owner gpu_owner(const struct gpu *gpu);
-// Those of vfio-pci count from now on as bound to a driver of the kernel, so that a plan unbinds them. None of a variant
-// of it, of another stub, or a virtual function.
+// Those of vfio-pci count from now on as bound to a driver of the kernel, so that a plan unbinds them. None of a
+// variant of it, of another stub, or a virtual function.
 void gpus_reclaim(struct gpus *g);
 // For the driver to use: neither a virtual function nor passed through.
 bool gpu_is_ours(const struct gpu *gpu);

@@ -176,7 +176,8 @@ MAKE
   soon grep -q "nvidia-fs is compiled and proven against the driver's nvidia.ko" "$toolkit_log"
   cmp "$shared/gds-nvidia-fs/src/nvidia-fs.ko" "$BATS_TEST_TMPDIR/nvidia-fs.ko"
   soon grep -q "gdrdrv is not made, and its container waits: E_SYMBOL: .*nvidia_p2p_gone" "$toolkit_log"
-  [ ! -e "$shared/gdrcopy_built" ] && [ ! -e "$shared/gdrcopy/src/gdrdrv/gdrdrv.ko" ]
+  [ ! -e "$shared/gdrcopy_built" ]
+  [ ! -e "$shared/gdrcopy/src/gdrdrv/gdrdrv.ko" ]
   extra_sources gdrcopy src/gdrdrv gdrdrv.ko nvidia_register_module
   soon extra_flagged gdrcopy_built
   cmp "$shared/gdrcopy/src/gdrdrv/gdrdrv.ko" "$BATS_TEST_TMPDIR/gdrdrv.ko"

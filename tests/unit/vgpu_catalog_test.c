@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which guest driver goes with the host of a virtual GPU. The catalogue is made up, in the form of NVIDIA's.
-#include "host/vgpu_catalog.h"
+#include "daemons/vgpu_catalog.h"
 
 #include "base/formats/yaml.h"
 #include "tests/unit/tempdir.h"

@@ -5,7 +5,7 @@
 #include "cluster/node_state/nvidia.h"
 #include "cmd/common/common.h"
 #include "cmd/common/entry.h"
-#include "host/vgpu_catalog.h"
+#include "daemons/vgpu_catalog.h"
 
 #include <ctype.h>
 #include <getopt.h>

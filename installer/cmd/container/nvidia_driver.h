@@ -20,8 +20,9 @@ void nvidia_driver_unused(const struct root *self, struct strv *ret_warnings);
 // Those directories of apt's, dnf's or zypper's sources in self have been mounted: the host's own package manager is to
 // ask them, too, unless the pod's environment says otherwise.
 void nvidia_driver_sources(const struct root *self, const struct strv *dirs);
-// In a guest whose driver is to fit the host of its virtual GPU (DISABLE_VGPU_VERSION_CHECK=false): DRIVER_VERSION, or one
-// of KMODSMITH_VGPU_DRIVERS, whichever NVIDIA's catalogue in self prefers, becomes DRIVER_VERSION. E_NOT_FOUND: none.
+// In a guest whose driver is to fit the host of its virtual GPU (DISABLE_VGPU_VERSION_CHECK=false): DRIVER_VERSION, or
+// one of KMODSMITH_VGPU_DRIVERS, whichever NVIDIA's catalogue in self prefers, becomes DRIVER_VERSION. E_NOT_FOUND:
+// none.
 int nvidia_driver_guest(const struct root *self, const struct root *kern, struct err *err);
 // All of the above, for a container that installs the driver.
 int nvidia_driver_environment_init(struct strv *ret_warnings, struct err *err);

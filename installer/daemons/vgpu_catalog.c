@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/vgpu_catalog.h"
+#include "daemons/vgpu_catalog.h"
 
 #include <ctype.h>
 

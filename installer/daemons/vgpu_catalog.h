@@ -17,7 +17,7 @@ bool vgpu_host_parse(const unsigned char *config, size_t len, struct vgpu_host *
 // Of the first virtual GPU. 1 = it tells, 0 = there is none.
 int vgpu_host_read(const struct root *kern, struct vgpu_host *ret, struct err *err);
 
-// Of these versions the one that fits: of the host's branch, if there is one, else the newest. E_NOT_FOUND: none does, and
-// why. arch: `uname -m`. Pure; caller frees.
+// Of these versions the one that fits: of the host's branch, if there is one, else the newest. E_NOT_FOUND: none does,
+// and why. arch: `uname -m`. Pure; caller frees.
 int vgpu_catalog_choose(const json_t *catalog, const struct vgpu_host *host, const char *arch,
 			const struct strv *versions, char **ret, struct err *err);
