@@ -356,10 +356,8 @@ asks_again() { # ATTEMPT, and sees it refused
   soon flag dir_prepared
   kill -9 "$side"
   ends 137
-  mkdir "$shared/gdrcopy"
   toolkit_side
   soon flag driver_toolkit_broken
-  says "warn: 'gdrcopy' is not compiled here, and gdrcopy_built will not be set"
   run cat "$shared/driver_toolkit_broken.reason"
   assert_line --index 0 E_HEADERS_NOT_FOUND
   assert_output --partial "the toolkit image is not for this kernel: no lib/modules/$kernel/vmlinuz, it has $kernel"
