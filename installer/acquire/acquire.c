@@ -9,6 +9,8 @@
 #include "precompiled/package/asset.h"
 #include "precompiled/package/package.h"
 
+const struct request request_none;
+
 void acquire_done(struct acquire *o)
 {
 	package_done(&o->kept);
@@ -161,7 +163,7 @@ static int find_reused_before(struct acquire *o, struct err *err)
 {
 	struct err distrust;
 	auto_package struct package p = PACKAGE_NONE;
-	int r = o->reuse == REUSE_OFF ? 0 : store_find_reused(&o->store, &o->want, &p, err);
+	int r = o->request->reuse == REUSE_OFF ? 0 : store_find_reused(&o->store, &o->want, &p, err);
 	if (r <= 0)
 		return r;
 	if (o->banner) {
@@ -170,7 +172,7 @@ static int find_reused_before(struct acquire *o, struct err *err)
 		const struct reuse_kernel kernel = { .release = o->want.release,
 						     .distro = distro,
 						     .compiler = compiler };
-		auto_str char *why = reuse_why_not(o->reuse, &p.key, &kernel, NULL);
+		auto_str char *why = reuse_why_not(o->request->reuse, &p.key, &kernel, NULL);
 		if (why)
 			return 0;
 	}
@@ -222,7 +224,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	if (acquire_open_store(o, err) < 0)
 		return -1;
 	// Without a driver only a source can choose: it offers one, while the store may have several.
-	if (!o->is_named && (o->want.driver || o->want.source || o->want.digest)) {
+	if (!o->request->is_named && (o->want.driver || o->want.source || o->want.digest)) {
 		int r = find_stored_package(o, err);
 		if (r != 0)
 			return r;
@@ -234,7 +236,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	struct err why = { 0 };
 	if (find_in_sources(o, &why) == 0)
 		return 1;
-	if (o->is_named && why.code != E_NO_PACKAGE) {
+	if (o->request->is_named && why.code != E_NO_PACKAGE) {
 		*err = why;
 		return why.code != E_USAGE ?
 			       -1 :
@@ -244,7 +246,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	}
 	set_why_not(o, &why);
 	const char *source = o->want.source;
-	if (why.code == E_NO_PACKAGE || o->is_named || !o->want.driver || !source)
+	if (why.code == E_NO_PACKAGE || o->request->is_named || !o->want.driver || !source)
 		return 0;
 	// While sources are unreachable, use a package that was fetched earlier, whatever the packaging of its driver
 	// source.

@@ -5,7 +5,7 @@
 //
 // A search reads documents only; a take fetches the layer into the store and unpacks it.
 #pragma once
-#include "acquire/reuse.h"
+#include "acquire/request.h"
 #include "base/process/node.h"
 #include "driver_root/image_payload.h"
 #include "host/pci.h"
@@ -17,42 +17,42 @@
 #include "precompiled/store/store.h"
 
 struct acquire {
-	struct store store;           // STATE/store; not open while there is none and nothing to put in
-	uint64_t limit;               // of the store, bytes; 0 = what the disk has
-	struct fetch fetch;           // .from, .options, .trust and .state are borrowed
-	struct package_want want;     // borrowed strings
-	struct strv kernels;          // whose packages stay when the store needs room
-	bool is_named;                // the user named the one source: the store is not asked
-	const struct gpus *gpus;      // for the flavour, when want.flavour is NULL
-	struct image_payload carry;   // of the image; .dir.fd < 0 = none
-	struct state_dir memory;      // where packages of the store are unpacked when .fetch.state cannot be written
-	struct package kept;          // what the store has
-	struct fetch_result found;    // what a source has
-	char unfit[DIGEST_HEX + 1];   // of the manifest that this run's proof refused for this kernel; "" = none
-	char payload[DIGEST_HEX + 1]; // what acquire_find_payload() found
-	char *why_not;                // why there is neither
-	int code;                     // and the code of the first source that failed; 0 = the sources do not have it
-	char next[ERR_NEXT_MOST];     // what to do about that; "" = what the code says
-	bool is_local;                // the last search asked only the store
-	struct strv untrusted;        // digests in the store that no trusted key signed
-	struct err distrust;          // why the first is untrusted; .code 0 = none is
-	enum reuse reuse;             // whether packages for other kernels may be used
-	const struct node *node;      // whose kernel they are proven for
-	const char *banner;           // of the target kernel; NULL = not known
-	struct strv refused;          // of those, digests of manifests that failed on this kernel
-	char *compatible;             // why acquire_found() works, if it was made for another kernel; else NULL
+	const struct request *request; // what is asked for; never NULL
+	struct store store;            // STATE/store; not open while there is none and nothing to put in
+	uint64_t limit;                // of the store, bytes; 0 = what the disk has
+	struct fetch fetch;            // .from, .options, .trust and .state are borrowed
+	struct package_want want;      // borrowed strings
+	struct strv kernels;           // whose packages stay when the store needs room
+	const struct gpus *gpus;       // for the flavour, when want.flavour is NULL
+	struct image_payload carry;    // of the image; .dir.fd < 0 = none
+	struct state_dir memory;       // where packages of the store are unpacked when .fetch.state cannot be written
+	struct package kept;           // what the store has
+	struct fetch_result found;     // what a source has
+	char unfit[DIGEST_HEX + 1];    // of the manifest that this run's proof refused for this kernel; "" = none
+	char payload[DIGEST_HEX + 1];  // what acquire_find_payload() found
+	char *why_not;                 // why there is neither
+	int code;                      // and the code of the first source that failed; 0 = the sources do not have it
+	char next[ERR_NEXT_MOST];      // what to do about that; "" = what the code says
+	bool is_local;                 // the last search asked only the store
+	struct strv untrusted;         // digests in the store that no trusted key signed
+	struct err distrust;           // why the first is untrusted; .code 0 = none is
+	const struct node *node;       // whose kernel they are proven for
+	const char *banner;            // of the target kernel; NULL = not known
+	struct strv refused;           // of those, digests of manifests that failed on this kernel
+	char *compatible;              // why acquire_found() works, if it was made for another kernel; else NULL
 	// The search is for what worked last. A missing or unreadable trust directory revokes no trust: the package was
 	// trusted when it was stored.
 	bool is_back;
 	int builder_use;                        // keeps the unpacked builder from being collected
-	struct package_manager package_manager; // its options are the caller's
+	struct package_manager package_manager; // see acquire_headers_offer()
 	struct headers_offer packed, of_host;   // see acquire_headers_offer()
 	struct core_offer cores;                // see acquire_core_offer()
 };
 void acquire_done(struct acquire *o);
 #define auto_acquire __attribute__((cleanup(acquire_done)))
 #define ACQUIRE_NONE                                    \
-	((struct acquire){ .store = STORE_NONE,         \
+	((struct acquire){ .request = &request_none,    \
+			   .store = STORE_NONE,         \
 			   .carry = IMAGE_PAYLOAD_NONE, \
 			   .memory = STATE_DIR_NONE,    \
 			   .kept = PACKAGE_NONE,        \

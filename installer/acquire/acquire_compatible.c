@@ -157,7 +157,8 @@ static int prove_candidate(struct reuse_search *h, const struct package *p, stru
 	}
 	if (module_set_read(&p->dir, &files, &set, err) < 0)
 		return -1;
-	char *false_label = reuse_why_not(h->o->reuse, &p->key, &h->kernel, &set); // the labels themselves are allowed
+	char *false_label =
+		reuse_why_not(h->o->request->reuse, &p->key, &h->kernel, &set); // the labels themselves are allowed
 	if (false_label) {
 		note_objection(h, E_ABI, false_label);
 		return 0;
@@ -221,7 +222,7 @@ static void drop_refused_candidates(struct reuse_search *h)
 		const struct package_key *key = &c->package.key;
 		char *why = strv_has(&h->o->refused, c->package.manifest.digest) ?
 				    str_fmt("made for %s, and it failed on this kernel before", key->release) :
-				    reuse_why_not(h->o->reuse, key, &h->kernel, NULL);
+				    reuse_why_not(h->o->request->reuse, key, &h->kernel, NULL);
 		c->is_best_flavour = str_eq(key->flavour, h->flavour);
 		auto_str char *not_of_series = reuse_why_not(REUSE_SERIES, key, &h->kernel, NULL);
 		c->is_series = !not_of_series;
@@ -245,9 +246,9 @@ int acquire_find_compatible(struct acquire *o, struct err *err)
 	// Any other flavour is better than none, as in acquire_find().
 	h.flavour = h.want.flavour ? h.want.flavour : acquire_flavour(o, h.want.driver);
 	// As in acquire_find(): without a driver version only sources can choose.
-	if (o->reuse == REUSE_OFF || (!h.want.driver && !h.want.source && !o->is_named))
+	if (o->request->reuse == REUSE_OFF || (!h.want.driver && !h.want.source && !o->request->is_named))
 		return 0;
-	if (acquire_has_store(o) && !o->is_named)
+	if (acquire_has_store(o) && !o->request->is_named)
 		add_store_candidates(&h);
 	for (size_t i = 0; !o->is_local && o->fetch.from && i < o->fetch.from->count; i++)
 		if (!repository_is_remote(o->fetch.from->items[i]))

@@ -130,7 +130,7 @@ static int bring_packed_headers(void *acquire, const char *release, const struct
 
 const struct headers_offer *acquire_headers_offer(struct acquire *o)
 {
-	o->package_manager = (struct package_manager){ .options = o->package_manager.options,
+	o->package_manager = (struct package_manager){ .options = o->request->package_manager,
 						       .host = o->node->host,
 						       .state = o->fetch.state,
 						       .banner = o->banner,
@@ -167,13 +167,13 @@ int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, c
 		return 1;
 	}
 	int r = acquire_open_store(o, err) < 0 ? -1 : 0;
-	if (r == 0 && has_sources && o->is_named)
+	if (r == 0 && has_sources && o->request->is_named)
 		r = find_payload_in_sources(o, &want, o->payload, &why, err);
 	if (r == 0)
 		r = find_stored_asset(o, &want, o->payload, &why_not_stored, err);
 	if (r == 0)
 		r = image_payload_find(o->fetch.state, driver, want.arch, o->payload, err);
-	if (r == 0 && has_sources && !o->is_named)
+	if (r == 0 && has_sources && !o->request->is_named)
 		r = find_payload_in_sources(o, &want, o->payload, &why, err);
 	if (r == 0)
 		*ret_why = why ? TAKE(why) : str_fmt("the store: %s", why_not_stored);

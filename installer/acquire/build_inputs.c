@@ -48,7 +48,7 @@ static int add_headers(const struct compile_request *request, const struct tree 
 {
 	auto_strv struct strv files = { 0 };
 	char hex[DIGEST_HEX + 1];
-	if (request->headers && digest_files(request->headers, &files, err) < 0)
+	if (digest_files(&request->asked->headers, &files, err) < 0)
 		return -1;
 	for (size_t i = 0; i < files.count; i++)
 		add_input(inputs, STATEMENT_HEADERS, files.items[i], OF_FILE);
@@ -79,8 +79,8 @@ int build_inputs_builder(const struct root *base, json_t *inputs, struct err *er
 	return 0;
 }
 
-json_t *build_inputs_predicate(const struct compile_request *request, const struct tree *tree,
-			       const struct build_outcome *done, const struct package_key *key, json_t *inputs)
+json_t *build_inputs_predicate(const struct tree *tree, const struct build_outcome *done, const struct package_key *key,
+			       json_t *inputs)
 {
 	for (size_t i = 0; i < done->patches.count; i++) {
 		auto_str char *name = str_fmt("%s%s", STATEMENT_PATCH, done->patches.items[i].name);
@@ -90,10 +90,10 @@ json_t *build_inputs_predicate(const struct compile_request *request, const stru
 		auto_str char *name = str_fmt("%s%s", STATEMENT_CORE, done->core.keys.items[i].core->module);
 		add_input(inputs, name, done->core.digests[i], NULL);
 	}
-	json_t *external = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "driver", json_text(key->driver), "flavour",
-				     json_text(key->flavour), "kernel", json_text(key->release), "arch",
-				     json_text(key->arch), "modules", json_strv(&key->modules), "allowRealTime",
-				     request->options.is_rt_allowed && tree->is_rt);
+	json_t *external =
+		json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "driver", json_text(key->driver), "flavour",
+			  json_text(key->flavour), "kernel", json_text(key->release), "arch", json_text(key->arch),
+			  "modules", json_strv(&key->modules), "allowRealTime", tree->is_rt);
 	json_t *internal =
 		json_pack("{s:s*, s:s*, s:s*, s:s*}", "kernelBuildId", key->build_id, "compiler", key->compiler,
 			  "moduleSigner", key->signer, "sourceDateEpoch", getenv("SOURCE_DATE_EPOCH"));

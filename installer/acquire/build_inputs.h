@@ -12,5 +12,5 @@ int build_inputs_open(const struct compile_request *request, const struct tree *
 // The root of the builder image.
 int build_inputs_builder(const struct root *base, json_t *inputs, struct err *err);
 // The statement's predicate for what was compiled of them.
-json_t *build_inputs_predicate(const struct compile_request *request, const struct tree *tree,
-			       const struct build_outcome *done, const struct package_key *key, json_t *inputs);
+json_t *build_inputs_predicate(const struct tree *tree, const struct build_outcome *done, const struct package_key *key,
+			       json_t *inputs);

@@ -69,7 +69,7 @@ static int prove_package(const struct check_request *w, struct kernel_abi *abi, 
 	// What a proof cannot see of another kernel's package: the policy, and whether its labels are true.
 	auto_str char *distro = distro_of(w->release, abi->banner);
 	const struct reuse_kernel kernel = { .release = w->release, .distro = distro, .compiler = abi->compiler };
-	auto_str char *why = reuse_why_not(w->reuse, &p->key, &kernel, &set);
+	auto_str char *why = reuse_why_not(w->asked->reuse, &p->key, &kernel, &set);
 	if (why)
 		set_check_verdict(ret, VERDICT_NEEDS_BUILD, E_ABI, why);
 	return 0;
@@ -82,16 +82,14 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 	auto_patches struct patches patches = { 0 };
 	enum module_type flavour;
 	const struct source *source = w->source;
-	if (source &&
-	    (gpu_support_choose(w->gpus, source->version, w->flavour, source->flavours, &flavour, NULL, err) < 0 ||
-	     recipe_check(source, flavour, w->modules, tree, err) < 0))
+	if (source && (gpu_support_choose(w->gpus, source->version, w->asked->flavour, source->flavours, &flavour, NULL,
+					  err) < 0 ||
+		       recipe_check(source, flavour, &w->asked->modules, tree, err) < 0))
 		return -1;
-	if (tree->is_rt && !w->options.is_rt_allowed)
-		return err_set(err, E_SOURCE_KERNEL,
-			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
-			       tree->release);
-	if (source && (patches_check_removed(w->options.patches, source, flavour, tree, err) < 0 ||
-		       patches_choose(w->options.patches, source, flavour, tree, &patches, err) < 0))
+	if (build_options_check(&w->asked->options, tree, err) < 0)
+		return -1;
+	if (source && (patches_check_removed(w->asked->options.patches, source, flavour, tree, err) < 0 ||
+		       patches_choose(w->asked->options.patches, source, flavour, tree, &patches, err) < 0))
 		return -1;
 	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0) {
 		struct err own = *err;
@@ -104,7 +102,7 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 	auto_root struct root dir = ROOT_NONE;
 	auto_strv struct strv modules = { 0 };
 	return root_sub(&source->root, source->dirs[flavour], &dir, err) < 0 ||
-			       recipe_modules(&dir, w->modules, &modules, err) < 0 ?
+			       recipe_modules(&dir, &w->asked->modules, &modules, err) < 0 ?
 		       -1 :
 		       core_check(source, flavour, &modules, &tools, err);
 }
@@ -112,10 +110,10 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 static int read_target_abi(const struct check_request *w, struct tree *tree, struct kernel_abi *abi,
 			   char **ret_evidence, struct err *headers_err, struct err *err)
 {
-	if (compile_target_headers(w->node->host, w->node->state, w->headers, w->offer, w->release, w->banner, tree,
-				   ret_evidence, headers_err) == 0)
+	if (compile_target_headers(w->node->host, w->node->state, &w->asked->headers, w->offer, w->release, w->banner,
+				   tree, ret_evidence, headers_err) == 0)
 		return compile_target_abi(tree, abi, err) < 0 ? -1 : 1;
-	if (w->headers && w->headers->count) { // files that were named must be right
+	if (w->asked->headers.count) { // files that were named must be right
 		*err = *headers_err;
 		return -1;
 	}

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether there is a driver for a kernel before it runs (R-F2), from a package, a driver source, or both.
 #pragma once
-#include "acquire/reuse.h"
+#include "acquire/request.h"
 #include "base/process/sys.h"
 #include "host/gpu_support.h"
 #include "kmod/kernel_tree/headers.h"
-#include "kmod/source/build_options.h"
 #include "kmod/source/source.h"
 #include "precompiled/package/package.h"
 
@@ -17,20 +16,16 @@ enum verdict {
 };                                // the exit status of `check`, published
 
 struct check_request {
+	const struct request *asked; // its headers, flavour, modules, reuse and options
 	const char *release;
-	const char *arch;           // the kernel's, as `uname -m`; NULL = what its headers say
-	const struct strv *headers; // package files; empty = the host's tree, else what the host knows without headers
-	const char *banner;         // that the headers' kernel must have; NULL = not known
+	const char *arch;                  // the kernel's, as `uname -m`; NULL = what its headers say
+	const char *banner;                // that the headers' kernel must have; NULL = not known
 	const struct headers_offer *offer; // asked for headers that are not on this machine; NULL = none
 	const struct package *package;     // NULL = none
 	const struct source *source;       // NULL = none
-	enum module_type flavour;
-	const struct strv *modules; // full names; NULL or empty = all of the source
-	enum reuse reuse;
 	const struct gpus *gpus;
 	const struct node
 		*node; // .sys: whose kernel is asked about signatures, if it is the running one; NULL = is not
-	struct build_options options;
 };
 
 struct check_result {

@@ -255,11 +255,11 @@ static int build_with(const struct compile_request *request, const struct tree *
 	auto_root struct root dir = ROOT_NONE, parent = ROOT_NONE, cache = ROOT_NONE;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	if (root_sub(&request->source->root, request->source->dirs[flavour], &dir, err) < 0 ||
-	    recipe_modules(&dir, request->modules, &modules, err) < 0 ||
+	    recipe_modules(&dir, &request->asked->modules, &modules, err) < 0 ||
 	    make_work(request, base, &parent, &work, err) < 0)
 		return -1;
 	auto_fd int cache_lock = -1;
-	if (!request->options.is_cache_off) // beside the scratch, so that both can be bind mounted
+	if (!request->asked->options.is_cache_off) // beside the scratch, so that both can be bind mounted
 		build_cache_open(&parent, &cache, &cache_lock);
 	auto_str char *log = str_fmt(COMPILE_LOGS "/%s-%s-%s.log", request->source->version, module_type_name(flavour),
 				     request->release);
@@ -273,11 +273,11 @@ static int build_with(const struct compile_request *request, const struct tree *
 		.source = request->source,
 		.flavour = flavour,
 		.modules = &modules,
-		.options = request->options,
+		.options = request->asked->options,
 		.base = base,
 		.kern = request->node->kern,
 		.cache = cache.fd < 0 ? NULL : &cache,
-		.cores = request->options.is_cache_off ? NULL : request->cores,
+		.cores = request->asked->options.is_cache_off ? NULL : request->cores,
 		.is_core_only = request->is_core_only,
 		.work = &work.root,
 		.output = output,
@@ -372,7 +372,7 @@ static int finish_package(const struct compile_request *request, const struct mo
 	if (request->output(request->output_ctx, &output, err) < 0 ||
 	    create_output_package(output, &dir, &key, &set, ret, err) < 0)
 		return -1;
-	auto_json json_t *predicate = build_inputs_predicate(request, tree, done, &key, inputs);
+	auto_json json_t *predicate = build_inputs_predicate(tree, done, &key, inputs);
 	if (compile_describe(output, ret, predicate, &set, err) < 0)
 		return -1;
 	ret->stage = *stage;
@@ -396,7 +396,7 @@ static int compile_source(const struct compile_request *request, const struct mo
 	progress_enter(progress, "compile");
 	if (gpu_support_choose(request->gpus, source->version, request->flavour, source->flavours, &flavour, NULL,
 			       err) < 0 ||
-	    patches_check_removed(request->options.patches, source, flavour, tree, err) < 0 ||
+	    patches_check_removed(request->asked->options.patches, source, flavour, tree, err) < 0 ||
 	    build_inputs_open(request, tree, &inputs, err) < 0 ||
 	    scratch_make(request->node->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, inputs, &done, err) < 0)
@@ -427,13 +427,13 @@ static int refuse_known_failure(const struct compile_request *request, const str
 				struct err *err)
 {
 	auto_source struct source peek = { .root = ROOT_NONE };
-	int r = source_peek(request->source_path, work, &peek, err);
+	int r = source_peek(request->asked->source, work, &peek, err);
 	if (r <= 0 || (peek.flavours != MODULE_TYPE_OPEN && peek.flavours != MODULE_TYPE_PROPRIETARY))
 		return r < 0 ? -1 : 0;
 	enum module_type flavour = (enum module_type)peek.flavours;
-	return recipe_check(&peek, flavour, request->modules, tree, err) < 0 ?
+	return recipe_check(&peek, flavour, &request->asked->modules, tree, err) < 0 ?
 		       -1 :
-		       patches_check_removed(request->options.patches, &peek, flavour, tree, err);
+		       patches_check_removed(request->asked->options.patches, &peek, flavour, tree, err);
 }
 
 // What needs a kernel's headers and an opened source. ret_source is used if the request has none.
@@ -441,7 +441,7 @@ static int open_inputs(const struct compile_request *request, struct progress *p
 		       char **ret_from, struct scratch *work, struct source *ret_source, struct err *err)
 {
 	progress_enter(progress, "headers");
-	if (compile_target_headers(request->node->host, request->node->state, request->headers, request->offer,
+	if (compile_target_headers(request->node->host, request->node->state, &request->asked->headers, request->offer,
 				   request->release, request->banner, ret_tree, ret_from, err) < 0 ||
 	    compile_check_arch(ret_tree, request->arch, err) < 0)
 		return -1;
@@ -451,7 +451,7 @@ static int open_inputs(const struct compile_request *request, struct progress *p
 	progress_enter(progress, "source");
 	if (scratch_make(request->node->state, "source", work, err) < 0 ||
 	    refuse_known_failure(request, ret_tree, &work->root, err) < 0 ||
-	    source_open(request->source_path, request->source_sha256, &work->root, ret_source, err) < 0)
+	    source_open(request->asked->source, request->asked->source_sha256, &work->root, ret_source, err) < 0)
 		return -1;
 	progress_end(progress, "source", "%s, sha256 %.12s...", ret_source->version, ret_source->digest);
 	return 0;
@@ -465,7 +465,7 @@ static int compile_here(const struct compile_request *request, struct progress *
 	auto_source struct source source = { .root = ROOT_NONE };
 	auto_module_signer struct module_signer *signer = NULL;
 	struct compile_request opened = *request;
-	if ((request->module_key.key && module_signer_open(&request->module_key, &signer, err) < 0) ||
+	if ((request->asked->module_key.key && module_signer_open(&request->asked->module_key, &signer, err) < 0) ||
 	    open_inputs(request, progress, &tree, &report->headers_from, &work, &source, err) < 0)
 		return -1;
 	if (!opened.source)
@@ -512,17 +512,17 @@ char *compile_core_plan(const struct compile_request *request, const struct tree
 {
 	auto_build_outcome struct build_outcome done = { 0 };
 	auto_root struct root cache = ROOT_NONE;
-	const struct core_offer *offer = request->options.is_cache_off ? NULL : request->cores;
+	const struct core_offer *offer = request->asked->options.is_cache_off ? NULL : request->cores;
 	const struct build_request bw = { .tree = tree,
 					  .source = request->source,
 					  .flavour = MODULE_TYPE_OPEN,
-					  .modules = request->modules,
-					  .options = request->options,
+					  .modules = &request->asked->modules,
+					  .options = request->asked->options,
 					  .is_core_only = true };
 	struct err ignored;
 	if (!core_is_needed(request->source, MODULE_TYPE_OPEN) || build_preflight(&bw, &done, &ignored) < 0)
 		return NULL;
-	if (!request->options.is_cache_off)
+	if (!request->asked->options.is_cache_off)
 		root_sub(request->node->state, "cache", &cache, &ignored);
 	struct core_outcome *made = &done.core;
 	char *ret = NULL;
@@ -563,17 +563,17 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 	auto_str char *from = NULL;
 	auto_strv struct strv modules = { 0 };
 	auto_module_signer struct module_signer *signer = NULL;
-	if ((request->module_key.key && module_signer_open(&request->module_key, &signer, err) < 0) ||
-	    compile_target_headers(request->node->host, request->node->state, request->headers, request->offer,
+	if ((request->asked->module_key.key && module_signer_open(&request->asked->module_key, &signer, err) < 0) ||
+	    compile_target_headers(request->node->host, request->node->state, &request->asked->headers, request->offer,
 				   request->release, request->banner, &tree, &from, err) < 0 ||
 	    compile_check_arch(&tree, request->arch, err) < 0 ||
-	    patches_check_removed(request->options.patches, request->source, request->flavour, &tree, err) < 0)
+	    patches_check_removed(request->asked->options.patches, request->source, request->flavour, &tree, err) < 0)
 		return -1;
 	struct build_request bw = { .tree = &tree,
 				    .source = request->source,
 				    .flavour = request->flavour,
-				    .modules = request->modules,
-				    .options = request->options };
+				    .modules = &request->asked->modules,
+				    .options = request->asked->options };
 	if (build_preflight(&bw, &done, err) < 0)
 		return -1;
 	for (size_t i = 0; i < done.files.count; i++) // without ".ko"

@@ -2,6 +2,7 @@
 // From a driver source and a kernel's headers to a proven package. Needs no GPU, no root and no network (R-I2), and is
 // the same for the `build` command and for a node that finds no package.
 #pragma once
+#include "acquire/request.h"
 #include "base/formats/json.h"
 #include "base/process/node.h"
 #include "host/gpu_support.h"
@@ -29,26 +30,21 @@ struct compile_gate {
 };
 
 struct compile_request {
+	const struct request *asked; // of it the headers, modules, options and key, and the source as a path
 	const char *release;         // target kernel
 	const char *arch;            // its architecture, as `uname -m`; NULL = what its headers say
 	const char *banner;          // of the running kernel when that is the target, else NULL
-	const struct source *source; // opened; NULL = open source_path
-	const char *source_path;     // as a user typed it
-	const char *source_sha256;   // NULL = not pinned
-	const struct strv *headers;  // package files; empty = the host's tree or the store
+	const struct source *source; // opened; NULL = that of .asked is opened
 	// The root of a builder image, for a machine whose own compilers do not fit; NULL = there is none. compiler:
 	// the one that is wanted, as toolchain_wanted() names it; NULL = not known.
 	int (*builder)(void *ctx, const char *compiler, struct root *ret, struct err *err);
 	void *builder_ctx;
 	const struct headers_offer *offer; // asked when neither has them; NULL = none
 	const struct core_offer *cores;    // of an open release, that others have compiled; NULL = none
-	const struct strv *modules;        // empty = all of the source
-	enum module_type flavour;
-	const struct gpus *gpus; // for MODULE_TYPE_AUTO; NULL = none known
-	const struct node *node; // .state: header store and scratch; must be writable
-	struct build_options options;
-	struct module_key module_key; // signs the modules; .key NULL = they stay unsigned
-	bool is_core_only;            // compile_cores() and compile_core_plan() set it
+	enum module_type flavour;          // decided; MODULE_TYPE_AUTO = by the source and
+	const struct gpus *gpus;           // these; NULL = none known
+	const struct node *node;           // .state: header store and scratch; must be writable
+	bool is_core_only;                 // compile_cores() and compile_core_plan() set it
 	// Where to put the package; asked when there is one.
 	int (*output)(void *ctx, const struct layout **ret, struct err *err);
 	void *output_ctx;

@@ -440,7 +440,10 @@ int dtk_take(const struct acquire *as, const struct dtk_request *request, const 
 	if (scratch_make(as->fetch.state, "toolkit", &work, err) < 0 || copy_package(shared, id, &work.root, err) < 0)
 		return -1;
 	strv_add(&from, repository_name(REPOSITORY_LAYOUT, work.root.name));
+	struct request request_here = *as->request;
 	struct acquire o = ACQUIRE_NONE;
+	request_here.is_named = true;
+	o.request = &request_here;
 	o.fetch = as->fetch;
 	o.fetch.from = &from;
 	o.fetch.trust = NULL; // our own request came back; who may write the directory is in our pod
@@ -453,7 +456,6 @@ int dtk_take(const struct acquire *as, const struct dtk_request *request, const 
 	o.want.source = NULL;
 	o.limit = as->limit;
 	o.kernels = as->kernels; // borrowed
-	o.is_named = true;
 	o.node = as->node;
 	int r = take_into_store(&o, request, &package, err);
 	if (r == 0)

@@ -74,15 +74,14 @@ static void reset_acquire(struct prebuild_kernel *a)
 	struct acquire *o = &a->acquire;
 	acquire_done(o);
 	o->fetch = *p->fetch;
-	o->limit = p->request->store_limit;
+	o->limit = p->scope->store_limit;
 	o->gpus = &p->facts->gpus;
-	o->reuse = p->request->reuse;
+	o->request = p->request;
 	o->node = &a->node;
 	a->node = *p->node;
 	a->node.host = &a->kernel->root;
 	a->node.sys = NULL;
 	o->banner = a->banner;
-	o->package_manager.options = p->request->package_manager;
 	for (size_t i = 0; i < p->kept.count; i++)
 		strv_add(&o->kernels, str_dup(p->kept.items[i]));
 	o->want = (struct package_want){ .driver = p->request->driver,
@@ -91,7 +90,7 @@ static void reset_acquire(struct prebuild_kernel *a)
 					 .build_id = *a->build_id ? a->build_id : NULL,
 					 .arch = p->facts->host.arch,
 					 .source = *p->source_digest ? p->source_digest : NULL,
-					 .modules = p->request->modules,
+					 .modules = &p->request->modules,
 					 .is_signed =
 						 p->request->module_key.key && host_signing_reason(&p->facts->host) };
 }
@@ -99,7 +98,7 @@ static void reset_acquire(struct prebuild_kernel *a)
 // Modules that will not be loaded need not fit.
 static bool is_requested_module(const struct prebuild_kernel *a, const char *module)
 {
-	const struct strv *modules = a->p->request->modules;
+	const struct strv *modules = &a->p->request->modules;
 	if (modules->count)
 		return strv_has(modules, module);
 	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
@@ -214,7 +213,7 @@ static int acquire_for_kernel(struct prebuild_kernel *a, struct err *why)
 static void open_node_acquire(const struct prebuild *p, struct acquire *ret)
 {
 	ret->fetch = *p->fetch;
-	ret->limit = p->request->store_limit;
+	ret->limit = p->scope->store_limit;
 	ret->node = p->node;
 	ret->want.arch = p->facts->host.arch;
 }
@@ -222,7 +221,7 @@ static void open_node_acquire(const struct prebuild *p, struct acquire *ret)
 // What a compile is made from: the named source, else the one that came with the driver's user space. NULL = neither.
 static const char *prebuild_source(struct prebuild *p)
 {
-	const struct prebuild_request *w = p->request;
+	const struct request *w = p->request;
 	auto_acquire struct acquire o = ACQUIRE_NONE;
 	struct err why;
 	if (w->source || p->is_stored_asked)
@@ -269,16 +268,13 @@ static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, 
 	if (!str_eq(p->request->driver, p->source.version))
 		return err_set(err, E_SOURCE, "the source is of driver %s, but %s was requested", p->source.version,
 			       p->request->driver);
-	struct check_request request = { .release = a->kernel->release,
+	struct check_request request = { .asked = p->request,
+					 .release = a->kernel->release,
 					 .banner = a->banner,
-					 .headers = p->request->headers,
 					 .offer = acquire_headers_offer(&a->acquire),
 					 .source = &p->source,
-					 .flavour = p->request->flavour,
-					 .modules = p->request->modules,
 					 .gpus = &p->facts->gpus,
-					 .node = &a->node,
-					 .options = p->request->options };
+					 .node = &a->node };
 	return check_kernel(&request, ret, err);
 }
 
@@ -323,20 +319,17 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 	const struct prebuild *p = a->p;
 	auto_package struct package package = PACKAGE_NONE;
 	auto_compile_report struct compile_report report = { 0 };
-	struct compile_request request = { .release = a->kernel->release,
+	struct compile_request request = { .asked = p->request,
+					   .release = a->kernel->release,
 					   .banner = a->banner,
 					   .source = &p->source,
-					   .headers = p->request->headers,
 					   .offer = acquire_headers_offer(&a->acquire),
 					   .cores = acquire_core_offer(&a->acquire),
 					   .builder = acquire_builder,
 					   .builder_ctx = &a->acquire,
-					   .modules = p->request->modules,
 					   .flavour = p->request->flavour,
 					   .gpus = &p->facts->gpus,
 					   .node = &a->node,
-					   .options = p->request->options,
-					   .module_key = p->request->module_key,
 					   .output = acquire_output,
 					   .output_ctx = &a->acquire,
 					   .gate = gate };
@@ -357,15 +350,12 @@ static int make_candidate_package(struct prebuild_kernel *a, struct err *err)
 	enum module_type flavour = p->request->flavour;
 	gpu_support_choose(&p->facts->gpus, p->source.version, p->request->flavour, p->source.flavours, &flavour, NULL,
 			   &ignored);
-	const struct prebuild_order order = { .acquire = &a->acquire,
-					      .source = &p->source,
-					      .flavour = flavour,
-					      .release = a->kernel->release,
-					      .build_id = a->build_id,
-					      .arch = p->facts->host.arch };
+	const struct prebuild_scope *scope = p->scope;
+	const struct compile_gate *gate = NULL;
 	reset_acquire(a);
-	int made = compile_for_candidate(a, p->request->share ? p->request->share(p->request->share_ctx, &order) : NULL,
-					 err);
+	if (scope->share)
+		gate = scope->share(scope->share_ctx, &a->acquire, &p->source, flavour);
+	int made = compile_for_candidate(a, gate, err);
 	if (made <= 0)
 		return made;
 	if (acquire_for_kernel(a, err) > 0)
@@ -395,7 +385,7 @@ static void compile_for_kernel(struct prebuild_kernel *a)
 	}
 }
 
-int prebuild_choose(const struct prebuild_drivers *known, struct prebuild_request *request, struct err *err)
+int prebuild_choose(const struct prebuild_drivers *known, struct request *request, struct err *err)
 {
 	const char *const drivers[] = { known->requested, known->of_source, known->of_image, known->loaded->version,
 					known->last_good };
@@ -433,9 +423,9 @@ static void add_payload_stamp(const struct prebuild *p, char **text)
 // What a verdict depends on beside the kernel's own files, this program included.
 static void make_inputs(struct prebuild *p)
 {
-	const struct prebuild_request *w = p->request;
+	const struct request *w = p->request;
 	const char *signing = host_signing_reason(&p->facts->host);
-	auto_str char *modules = strv_join(w->modules, ","),
+	auto_str char *modules = strv_join(&w->modules, ","),
 		      *text = str_fmt("%s %s %s %s %s %d %d %s", KMODSMITH_VERSION, reuse_name(w->reuse), w->driver,
 				      module_type_name(w->flavour), modules, w->options.is_rt_allowed,
 				      w->is_compile_forbidden, signing ? signing : "");
@@ -443,8 +433,8 @@ static void make_inputs(struct prebuild *p)
 		file_add_stamp(&text, w->source);
 	else
 		add_payload_stamp(p, &text);
-	for (size_t i = 0; w->headers && i < w->headers->count; i++)
-		file_add_stamp(&text, w->headers->items[i]);
+	for (size_t i = 0; i < w->headers.count; i++)
+		file_add_stamp(&text, w->headers.items[i]);
 	if (w->options.patches)
 		file_add_stamp(&text, w->options.patches->name);
 	digest_data(text, strlen(text), p->inputs);
@@ -469,14 +459,14 @@ static struct kernel_report_entry make_report_entry(const struct prebuild *p, co
 static int list_report_candidates(struct prebuild *p, struct err *err)
 {
 	struct kernel_report *f = &p->kernel_report;
-	const struct strv *only = p->request->only;
+	const struct strv *only = p->scope->only;
 	const char *running = p->facts->host.release;
-	if (boot_candidates_read(p->node->host, running, p->request->roots, &p->boot_candidates, err) < 0 ||
+	if (boot_candidates_read(p->node->host, running, p->scope->roots, &p->boot_candidates, err) < 0 ||
 	    boot_installed_kernels(p->node->host, running, &p->kept, err) < 0)
 		return -1;
 	*f = (struct kernel_report){ .running = str_dup(running),
 				     .driver = str_dup(p->request->driver),
-				     .is_gated = p->request->is_gated };
+				     .is_gated = p->scope->is_gated };
 	f->items = mem_alloc((p->boot_candidates.count + 1) * sizeof(*f->items));
 	for (size_t i = 0; i < p->boot_candidates.count; i++) {
 		const struct boot_candidate *k = &p->boot_candidates.items[i];
@@ -580,9 +570,9 @@ static int compile_candidates(struct prebuild *p, struct err *err)
 		auto_prebuild_kernel struct prebuild_kernel a = PREBUILD_KERNEL_NONE;
 		if (f->items[i].verdict != KERNEL_NEEDS_BUILD)
 			continue;
-		if (begun++ >= p->request->limit) {
+		if (begun++ >= p->scope->limit) {
 			auto_str char *text = str_fmt("%s; not built in this run because of --limit %u",
-						      f->items[i].evidence, p->request->limit);
+						      f->items[i].evidence, p->scope->limit);
 			kernel_report_set(&f->items[i], KERNEL_NEEDS_BUILD, 0, text);
 			continue;
 		}
@@ -606,7 +596,7 @@ static int compile_candidates(struct prebuild *p, struct err *err)
 int prebuild_run(struct prebuild *p, struct err *err)
 {
 	const char *boot_id = p->facts->host.boot_id;
-	const struct prebuild_request *w = p->request;
+	const struct request *w = p->request;
 	struct kernel_report *f = &p->kernel_report;
 	struct err why;
 	make_inputs(p);

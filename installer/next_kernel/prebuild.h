@@ -10,42 +10,29 @@
 #pragma once
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
+#include "acquire/request.h"
 #include "host/facts.h"
 #include "kmod/source/source.h"
 #include "next_kernel/boot_candidates.h"
 #include "next_kernel/kernel_report.h"
 
-struct prebuild_order {          // one compile
-	struct acquire *acquire; // of this kernel
-	const struct source *source;
-	enum module_type flavour;
-	const char *release, *build_id, *arch;
-};
-
-struct prebuild_request {
-	const char *driver;
-	enum module_type flavour;
-	enum reuse reuse;
-	const struct strv *modules;         // full names; empty = all of the source
-	const char *source, *source_sha256; // as a user typed it; NULL = that of the stored payload, if it has one
-	const struct strv *headers;         // package files, for a kernel that was named; empty = what is found
-	struct package_manager_options package_manager;
+struct prebuild_scope {
 	const struct strv *only;  // releases; empty = all that there are
 	const struct strv *roots; // see boot_candidates_read()
-	struct build_options options;
-	struct module_key module_key;
-	unsigned limit; // compiles for so many kernels at most, in their order
+	unsigned limit;           // compiles for so many kernels at most, in their order
 	uint64_t store_limit;
-	bool is_compile_forbidden, is_gated;
-	bool is_retry; // failures of before count for nothing
-	// Decides which of several nodes compiles, before each compile. NULL, or a NULL result: this node.
-	const struct compile_gate *(*share)(void *ctx, const struct prebuild_order *order);
+	bool is_gated;
+	// Decides which of several nodes compiles, before each compile. acquire: of this kernel. NULL, or a NULL
+	// result: this node.
+	const struct compile_gate *(*share)(void *ctx, struct acquire *acquire, const struct source *source,
+					    enum module_type flavour);
 	void *share_ctx;
 };
 enum { PREBUILD_LIMIT = 4, PREBUILD_TIMEOUT_S = 4 * 60 * 60 };
 
 struct prebuild {
-	const struct prebuild_request *request;
+	const struct request *request; // its driver is known; .modules empty = all of the source
+	const struct prebuild_scope *scope;
 	const struct node *node;
 	const struct facts *facts;
 	const struct fetch *fetch;          // sources; borrowed
@@ -71,9 +58,9 @@ struct prebuild_drivers { // versions of drivers that could be meant, borrowed; 
 // Sets the driver of request: the requested one, else that of the named source, of what an image carries, of what this
 // node runs, of what served it last. Its module type, where none is requested, is that of the loaded modules if they
 // are of the same version. E_USAGE when no driver is known.
-int prebuild_choose(const struct prebuild_drivers *known, struct prebuild_request *request, struct err *err);
+int prebuild_choose(const struct prebuild_drivers *known, struct request *request, struct err *err);
 
 // 1 = every kernel is ready, 0 = one is not. A failure of one kernel is its verdict; negative: nothing could be
-// checked, or the report not written. E_NOT_FOUND: a kernel of request.only does not exist.
+// checked, or the report not written. E_NOT_FOUND: a kernel of scope.only does not exist.
 int prebuild_run(struct prebuild *p, struct err *err);
 void prebuild_done(struct prebuild *p);

@@ -31,10 +31,7 @@ enum { SPACE_WANTED_MIB = 2048 }; // sources, objects and modules of one compile
 
 struct doctor {
 	const struct node *node;
-	const struct strv *headers;
-	const struct module_key *module_key;
-	const char *driver;
-	enum module_type flavour;
+	const struct request *request;
 	struct facts facts;
 	struct tree tree;
 	struct doctor_findings doctor_findings;
@@ -100,8 +97,8 @@ static void examine_choice(struct doctor *x)
 	static const char NAME[] = "driver choice";
 	const struct gpus *g = &x->facts.gpus;
 	const struct modules *l = &x->facts.loaded;
-	const char *version = x->driver ? x->driver : l->version;
-	enum module_type flavour = x->driver ? x->flavour : l->flavour;
+	const char *version = x->request->driver ? x->request->driver : l->version;
+	enum module_type flavour = x->request->driver ? x->request->flavour : l->flavour;
 	const unsigned both = MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY;
 	struct err err;
 	auto_str char *mixed = gpu_support_mixed(g), *support = gpu_support_text(g);
@@ -280,7 +277,7 @@ static int examine_signing(struct doctor *x, struct err *err)
 	if (existing_driver_read(x->node->host, h, &x->facts.loaded, NULL, &none, &existing_driver, err) < 0)
 		return -1;
 	auto_str char *signer = NULL;
-	if (signing_check(h, x->node->kern, x->module_key, &signer, &unseen) < 0) {
+	if (signing_check(h, x->node->kern, &x->request->module_key, &signer, &unseen) < 0) {
 		add_finding(x, "signing", DOCTOR_FAIL, unseen.code, "%s", unseen.text);
 		return 0;
 	}
@@ -323,8 +320,8 @@ static bool examine_headers(struct doctor *x)
 	const struct host *h = &x->facts.host;
 	struct err err;
 	auto_str char *from = NULL;
-	if (compile_target_headers(x->node->host, x->node->state, x->headers, NULL, h->release, h->banner, &x->tree,
-				   &from, &err) < 0) {
+	if (compile_target_headers(x->node->host, x->node->state, &x->request->headers, NULL, h->release, h->banner,
+				   &x->tree, &from, &err) < 0) {
 		const struct package_manager pm = { .host = x->node->host, .state = x->node->state, .arch = h->arch };
 		auto_str char *why = NULL, *asked = package_manager_plan(&pm, h->release, &why);
 		struct doctor_finding *f =
@@ -355,7 +352,7 @@ static void examine_build(struct doctor *x)
 		add_finding(x, "compiler", DOCTOR_WARN, err.code, "%s", err.text);
 	else
 		add_finding(x, "compiler", DOCTOR_PASS, 0, "%s", tools.version);
-	const char *loaded = x->facts.loaded.version, *driver = x->driver ? x->driver : loaded;
+	const char *loaded = x->facts.loaded.version, *driver = x->request->driver ? x->request->driver : loaded;
 	auto_str char *newer = recipe_newer_kernel(driver, x->facts.host.release);
 	if (newer)
 		add_finding(x, "kernel", DOCTOR_WARN, 0, "it is %s; a compile may fail", newer);
@@ -568,14 +565,10 @@ static void doctor_done(struct doctor *x)
 	doctor_findings_done(&x->doctor_findings);
 }
 
-int doctor_read(const struct node *node, const struct strv *headers, const struct module_key *module_key,
-		const char *driver, enum module_type flavour, struct doctor_findings *ret, struct err *err)
+int doctor_read(const struct node *node, const struct request *request, struct doctor_findings *ret, struct err *err)
 {
 	__attribute__((cleanup(doctor_done))) struct doctor x = { .node = node,
-								  .headers = headers,
-								  .module_key = module_key,
-								  .driver = driver,
-								  .flavour = flavour,
+								  .request = request,
 								  .tree = { .root = ROOT_NONE } };
 	if (facts_read(node->host, node->kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
 		return -1;

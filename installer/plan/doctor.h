@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every precondition of an install, each with evidence and the next step.
 #pragma once
+#include "acquire/request.h"
 #include "base/process/node.h"
-#include "base/process/sys.h"
 #include "host/facts.h"
-#include "kmod/module/modsign.h"
 
 enum doctor_state { DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
 
@@ -23,9 +22,8 @@ struct doctor_findings {
 	char *next;    // what to do now; NULL = nothing: there is no GPU
 };
 
-// headers: package files given instead of the host's tree; may be empty. driver: NULL = the loaded one, if any.
-int doctor_read(const struct node *node, const struct strv *headers, const struct module_key *module_key,
-		const char *driver, enum module_type flavour, struct doctor_findings *ret, struct err *err);
+// Of request the headers, the module key, and the driver with its flavour; without a driver the loaded one, if any.
+int doctor_read(const struct node *node, const struct request *request, struct doctor_findings *ret, struct err *err);
 void doctor_findings_done(struct doctor_findings *f);
 #define auto_doctor_findings __attribute__((cleanup(doctor_findings_done)))
 const char *doctor_state_name(enum doctor_state s); // "pass", "warn", "FAIL"

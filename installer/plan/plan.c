@@ -31,7 +31,7 @@ static const char *choose_driver(const struct facts *facts, const struct request
 	if (at_hand->source_version)
 		return at_hand->source_version;
 	// An unusable package named by the user is an error to report, not a reason to keep what is loaded.
-	return at_hand->is_named ? NULL : facts->loaded.version;
+	return request->is_named || request->digest ? NULL : facts->loaded.version;
 }
 
 static unsigned flavours_at_hand(const struct plan_context *m)
@@ -82,9 +82,9 @@ static char *why_params_differ(const struct plan_context *m)
 	const struct driver_state *had = !j ? NULL :
 					      loaded_params_record(j, m->facts->host.boot_id, m->plan->driver,
 								   module_type_name(m->plan->flavour));
-	auto_str char *lost = had ? loaded_params_removed(had, &m->plan->modules, m->request->params) : NULL;
+	auto_str char *lost = had ? loaded_params_removed(had, &m->plan->modules, m->at_hand->params) : NULL;
 	auto_str char *lacks =
-		had && m->request->params ? loaded_params_missing(had, &m->facts->loaded, m->request->params) : NULL;
+		had && m->at_hand->params ? loaded_params_missing(had, &m->facts->loaded, m->at_hand->params) : NULL;
 	return lost  ? str_fmt("only parameters differ: %s is no longer requested", lost) :
 	       lacks ? str_fmt("only parameters differ: %s was not given", lacks) :
 		       NULL;
@@ -99,7 +99,7 @@ static bool is_optional_given_up(const struct plan_context *m, const char *modul
 	if (!f || m->request->is_retry || !strv_has(&m->plan->optional, module) ||
 	    !str_eq(failed->driver, m->plan->driver) || (p && !str_eq(failed->package, p->manifest.digest)))
 		return false;
-	auto_str char *params = m->request->params ? module_params_text(m->request->params, module) : str_dup("");
+	auto_str char *params = m->at_hand->params ? module_params_text(m->at_hand->params, module) : str_dup("");
 	return str_eq(f->params, params);
 }
 
@@ -123,12 +123,12 @@ static char *why_modules_differ(const struct plan_context *m, struct strv *ret_m
 		else if (now && requested && now->srcversion && !str_eq(requested, now->srcversion))
 			return str_fmt("%s has srcversion %s, the package's has %s", name, now->srcversion, requested);
 	}
-	if (m->request->params && module_params_differing(m->request->params, l, &params) > 0)
+	if (m->at_hand->params && module_params_differing(m->at_hand->params, l, &params) > 0)
 		return str_fmt("only parameters differ: %s", params.items[0]);
 	return why_params_differ(m);
 }
 
-void plan_target(const struct plan *p, const struct request *request, const char *digest, const char *build_id,
+void plan_target(const struct plan *p, const struct module_params *params, const char *digest, const char *build_id,
 		 struct driver_state *ret)
 {
 	struct driver_state d = { .version = str_dup(p->driver),
@@ -137,11 +137,11 @@ void plan_target(const struct plan *p, const struct request *request, const char
 				  .kernel = str_dup(build_id) };
 	for (size_t i = 0; i < p->modules.count; i++) {
 		auto_str char *name = module_canonical(p->modules.items[i]);
-		auto_str char *text = request->params ? module_params_text(request->params, name) : str_dup("");
+		auto_str char *text = params ? module_params_text(params, name) : str_dup("");
 		strv_add(&d.modules, str_dup(p->modules.items[i]));
 		driver_state_set_params(&d, name, text);
-		if (request->params)
-			module_params_options(request->params, name, &d.options);
+		if (params)
+			module_params_options(params, name, &d.options);
 	}
 	driver_state_done(ret);
 	*ret = d;
@@ -211,8 +211,7 @@ bool plan_has(const struct plan *p, enum step_kind kind)
 static const char *core_lack(const struct plan_context *m)
 {
 	const struct package *p = m->at_hand->package;
-	const struct strv *request = m->request->modules;
-	for (size_t i = 0; p && (!request || !request->count) && i < ARRAY_SIZE(default_modules); i++)
+	for (size_t i = 0; p && !m->request->modules.count && i < ARRAY_SIZE(default_modules); i++)
 		if (!optional_modules_is(default_modules[i]) && !strv_has(&p->key.modules, default_modules[i]))
 			return default_modules[i];
 	return NULL;
@@ -236,7 +235,7 @@ static int check_journal_failures(const struct plan_context *m, struct err *err)
 		return -1;
 	if (!is_package_fitting(m))
 		return 0; // a compiled package is checked after the compile
-	plan_target(m->plan, m->request, p->manifest.digest, host->build_id, &target);
+	plan_target(m->plan, m->at_hand->params, p->manifest.digest, host->build_id, &target);
 	auto_str char *why = plan_why_not(&target, m->request, m->facts, j);
 	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
 }
@@ -280,7 +279,7 @@ static int check_kernel_allows(const struct plan_context *m, const struct strv *
 	for (size_t i = 0; i < modules->count; i++)
 		if (!strv_has(&m->plan->optional, modules->items[i]))
 			strv_add(&needed, str_dup(modules->items[i]));
-	return m->request->params ? module_params_check_allowed(m->request->params, &needed, err) : 0;
+	return m->at_hand->params ? module_params_check_allowed(m->at_hand->params, &needed, err) : 0;
 }
 
 static int add_acquire_steps(const struct plan_context *m, const struct strv *modules, struct err *err)
@@ -298,7 +297,7 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 			 str_fmt("%smade for kernel %s%s%s", a->compatible ? "compatible: " : "",
 				 a->package->key.release, a->compatible ? ", " : "",
 				 a->compatible ? a->compatible : ""));
-	} else if (m->request->is_compile_forbidden || !a->source_version) {
+	} else if (m->request->is_compile_forbidden || m->request->digest || !a->source_version) {
 		return refuse_without_package(m, err);
 	} else if (!str_eq(a->source_version, m->plan->driver)) {
 		return plan_refuse_source(m->plan->driver, a->source_version, m->facts->host.arch, err);
@@ -439,15 +438,15 @@ static int plan_host_driver(const struct plan_context *m, struct err *err)
 static int plan_change(const struct plan_context *m, struct err *err)
 {
 	const struct at_hand *a = m->at_hand;
-	const struct strv *request = m->request->modules;
+	const struct strv *named = &m->request->modules;
 	struct plan *p = m->plan;
-	for (size_t i = 0; request && i < request->count; i++)
-		strv_add(&p->modules, str_dup(request->items[i]));
+	for (size_t i = 0; i < named->count; i++)
+		strv_add(&p->modules, str_dup(named->items[i]));
 	const char *lack = core_lack(m);
 	bool is_as_loaded = lack && str_eq(m->facts->loaded.version, choose_driver(m->facts, m->request, a));
 	// A package that was built without an optional module was built so on purpose. Without another one it is not
 	// loaded, and what is loaded stays as it is.
-	for (size_t i = 0; (!request || !request->count) && i < ARRAY_SIZE(default_modules); i++) {
+	for (size_t i = 0; !named->count && i < ARRAY_SIZE(default_modules); i++) {
 		if (a->package && optional_modules_is(default_modules[i]) &&
 		    !strv_has(&a->package->key.modules, default_modules[i]))
 			continue;

@@ -2,6 +2,7 @@
 // What installing would do and why, decided without touching anything: facts, request and available packages in; steps
 // out. plan_make does no I/O, so `plan`, --dry-run and the real run cannot disagree.
 #pragma once
+#include "acquire/request.h"
 #include "daemons/holders_wait.h"
 #include "host/facts.h"
 #include "host/module_params.h"
@@ -9,35 +10,22 @@
 #include "journal/optional_modules.h"
 #include "precompiled/package/package.h"
 
-// What is requested for this node.
-struct request {
-	const char *driver;       // version; NULL = that of the package or the source
-	enum module_type flavour; // MODULE_TYPE_AUTO = by the GPUs
-	// Full names to load, and none of them may fail; empty = those of optional_modules.h.
-	const struct strv *modules;
-	const struct module_params *params;
-	bool is_compile_forbidden;
-	enum holders_policy holders; // what to do with holders of a driver that has to be unloaded
-	bool is_retry;               // try again what failed here before
-	enum host_policy host_driver;
-};
-
 // Where the modules could come from, and what is known about earlier attempts.
 struct at_hand {
-	const struct package *package; // given or kept, known to fit release and build id; NULL = none
-	const char *compatible;        // why it fits although it was made for another kernel; NULL = it was not
-	bool is_named;                 // the package was named by hand
-	const char *package_why_not;   // why no source has one that fits
-	int package_code;              // of the first source that failed otherwise; 0 = none did
-	const char *package_next;      // what to do about that; NULL or "" = what the code says
-	const char *source_version;    // of a driver source; NULL = none given
-	unsigned source_flavours;      // set of enum module_type
-	const char *inputs;            // where a compile takes headers and core from, in words; NULL = not known
-	const char *signer;            // who signs what is compiled, in words; NULL = nobody
-	const struct journal *journal; // what happened here before; NULL = nothing is known
-	const char *payload;           // digest of the user-space files to export; NULL = none
-	const char *payload_why_not;   // why the user space to export is unavailable; NULL = it is not needed
-	const char *export_why;        // why the current export is not that; NULL = it is
+	const struct package *package;      // given or kept, known to fit release and build id; NULL = none
+	const char *compatible;             // why it fits although it was made for another kernel; NULL = it was not
+	const char *package_why_not;        // why no source has one that fits
+	int package_code;                   // of the first source that failed otherwise; 0 = none did
+	const char *package_next;           // what to do about that; NULL or "" = what the code says
+	const char *source_version;         // of a driver source; NULL = none given
+	unsigned source_flavours;           // set of enum module_type
+	const char *inputs;                 // where a compile takes headers and core from, in words; NULL = not known
+	const char *signer;                 // who signs what is compiled, in words; NULL = nobody
+	const struct module_params *params; // what each module will be given; NULL = nothing
+	const struct journal *journal;      // what happened here before; NULL = nothing is known
+	const char *payload;                // digest of the user-space files to export; NULL = none
+	const char *payload_why_not;        // why the user space to export is unavailable; NULL = it is not needed
+	const char *export_why;             // why the current export is not that; NULL = it is
 	const struct optional_modules *failed; // optional modules that failed in this boot; NULL = none is known
 };
 
@@ -100,7 +88,7 @@ bool plan_has(const struct plan *p, enum step_kind kind);
 int plan_refuse_source(const char *driver, const char *of_source, const char *arch, struct err *err); // E_USAGE
 
 // The driver that a plan installs, with this package (NULL = not known yet).
-void plan_target(const struct plan *p, const struct request *request, const char *digest, const char *build_id,
+void plan_target(const struct plan *p, const struct module_params *params, const char *digest, const char *build_id,
 		 struct driver_state *ret);
 // Why it must not be loaded: it was tried and failed. NULL = it may be: nothing is known against it, or there is
 // neither a driver to lose nor a better one to fall back to. Caller frees.

@@ -136,9 +136,9 @@ void transaction_publish_failure(struct session *s, const char *outcome, const s
 // A freshly compiled package may turn out to be one that failed before: checked before holders are asked to end.
 static int check_target(struct transaction *r, struct err *err)
 {
-	plan_target(&r->session->plan, &r->session->plan_request, r->package.manifest.digest,
-		    r->session->facts.host.build_id, &r->target);
-	auto_str char *why = plan_why_not(&r->target, &r->session->plan_request, &r->session->facts, &r->journal);
+	plan_target(&r->session->plan, &r->session->params, r->package.manifest.digest, r->session->facts.host.build_id,
+		    &r->target);
+	auto_str char *why = plan_why_not(&r->target, r->session->request, &r->session->facts, &r->journal);
 	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
 }
 
@@ -265,7 +265,7 @@ static void undo_change(struct transaction *r, size_t failed, struct err *err)
 static void loaded_target(const struct transaction *r, const char *digest, struct driver_state *ret)
 {
 	const struct plan *p = &r->session->plan;
-	plan_target(p, &r->session->plan_request, digest, r->session->facts.host.build_id, ret);
+	plan_target(p, &r->session->params, digest, r->session->facts.host.build_id, ret);
 	for (size_t i = 0; i < p->optional.count; i++)
 		if (!modules_find(&r->now.loaded, p->optional.items[i]))
 			driver_state_drop(ret, p->optional.items[i]);

@@ -22,7 +22,7 @@ static bool is_host_used(const struct session *s)
 // A driver that is already loaded, in the requested flavour, needs no repository (P1).
 static bool is_requested_driver_loaded(const struct session *s)
 {
-	return s->driver && str_eq(s->driver, s->facts.loaded.version) &&
+	return s->request->driver && str_eq(s->request->driver, s->facts.loaded.version) &&
 	       (!s->request->flavour || s->request->flavour == s->facts.loaded.flavour);
 }
 
@@ -32,7 +32,7 @@ static char *source_driver(const struct session *s)
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_source struct source source = { .root = ROOT_NONE };
 	struct err ignored;
-	if (s->request->fetch_source)
+	if (s->caller->fetch_source)
 		return source_url_driver(s->request->source);
 	return scratch_make(&s->state, "peek", &work, &ignored) == 0 &&
 			       source_peek(s->request->source, &work.root, &source, &ignored) > 0 ?
@@ -42,18 +42,19 @@ static char *source_driver(const struct session *s)
 
 static int compare_source(struct session *s, struct err *err)
 {
-	const struct session_request *request = s->request;
-	bool is_due = s->driver && request->source && (request->is_source_spare || request->is_source_bound);
+	const struct request *request = s->request;
+	bool is_due = s->request->driver && request->source && (request->is_source_spare || request->is_source_bound);
 	auto_str char *version = is_due ? source_driver(s) : NULL;
-	if (!version || str_eq(version, s->driver))
+	if (!version || str_eq(version, s->request->driver))
 		return 0;
-	auto_str char *shown = request->fetch_source ? http_url_shown(request->source) : str_dup(request->source);
+	auto_str char *shown = s->caller->fetch_source ? http_url_shown(request->source) : str_dup(request->source);
 	if (request->is_source_bound && request->is_driver_typed) {
-		plan_refuse_source(s->driver, version, s->facts.host.arch, err);
+		plan_refuse_source(s->request->driver, version, s->facts.host.arch, err);
 		return err_wrap(err, "--source '%s'", shown);
 	}
 	s->is_source_other = true;
-	log_warn("source '%s' is of driver %s and does not count: %s was requested", shown, version, s->driver);
+	log_warn("source '%s' is of driver %s and does not count: %s was requested", shown, version,
+		 s->request->driver);
 	return 0;
 }
 
@@ -63,16 +64,16 @@ static int refuse_other_package(struct session *s, struct err *err)
 {
 	struct acquire *o = &s->acquire;
 	struct err ignored;
-	if (!s->request->is_package_bound || !o->is_named || !s->driver)
+	if (!s->request->is_package_bound || !s->request->is_named || !s->request->driver)
 		return 0;
 	o->want.driver = NULL;
 	int r = acquire_find(o, false, &ignored);
-	o->want.driver = s->driver;
-	if (r <= 0 || str_eq(acquire_found(o)->key.driver, s->driver)) {
+	o->want.driver = s->request->driver;
+	if (r <= 0 || str_eq(acquire_found(o)->key.driver, s->request->driver)) {
 		acquire_forget(o);
 		return 0;
 	}
-	err_set(err, E_USAGE, "driver %s was requested, but --package '%s' is of driver %s", s->driver,
+	err_set(err, E_USAGE, "driver %s was requested, but --package '%s' is of driver %s", s->request->driver,
 		o->fetch.from->items[0], acquire_found(o)->key.driver);
 	return err_next(err, "leave out --driver (DRIVER_VERSION), or name a package of it");
 }
@@ -108,8 +109,8 @@ static int find_requested_package(struct session *s, struct err *err)
 	auto_str char *from = strv_join(asked, ", ");
 	log_debug("wanted: driver %s, %s, kernel %s, build id %.12s; asked: %s%s%s; found: %s%s%s",
 		  o->want.driver ? o->want.driver : "any", o->want.flavour ? o->want.flavour : "any flavour",
-		  o->want.release, o->want.build_id, o->is_named ? "" : "the store", *from && !is_local ? ", " : "",
-		  is_local ? "" : from, tag, p ? " in " : ": ",
+		  o->want.release, o->want.build_id, s->request->is_named ? "" : "the store",
+		  *from && !is_local ? ", " : "", is_local ? "" : from, tag, p ? " in " : ": ",
 		  p          ? p->place :
 		  o->why_not ? o->why_not :
 			       "");
@@ -149,24 +150,22 @@ static int choose_of_branch(struct session *s, struct err *err)
 							   "compile one: --source NVIDIA-Linux-%s-VERSION.run",
 							   s->facts.host.arch);
 	}
-	s->driver = s->newest;
-	progress_facts(&s->progress, json_pack("{s:s, s:s}", "driver", s->driver, "place", place));
-	progress_end(&s->progress, "choose", "driver %s: the newest of %s, in %s", s->driver, name, place);
+	s->request->driver = s->newest;
+	progress_facts(&s->progress, json_pack("{s:s, s:s}", "driver", s->request->driver, "place", place));
+	progress_end(&s->progress, "choose", "driver %s: the newest of %s, in %s", s->request->driver, name, place);
 	return 0;
 }
 
 static int find_package(struct session *s, struct err *err)
 {
-	const struct session_request *request = s->request;
+	const struct request *request = s->request;
 	const struct host *host = &s->facts.host;
 	struct acquire *o = &s->acquire;
 	char digest[DIGEST_HEX + 1];
 	if (boot_installed_kernels(s->node.host, host->release, &o->kernels, err) < 0)
 		return -1;
-	o->is_named = request->is_named;
 	o->gpus = &s->facts.gpus;
 	o->banner = host->banner;
-	o->package_manager.options = request->package_manager;
 	state_dir_init(&o->memory, &s->node, !s->facts.loaded.version);
 	// A failure by its parameters or the hardware says nothing about the package.
 	for (size_t i = 0; i < s->journal.failure_count && !request->is_retry; i++) {
@@ -178,24 +177,25 @@ static int find_package(struct session *s, struct err *err)
 	if (compare_source(s, err) < 0)
 		return -1;
 	bool has_source = request->source && !request->is_named && !request->is_source_spare && !s->is_source_other;
-	if (has_source && request->fetch_source) // a package of it may do
+	if (has_source && s->caller->fetch_source) // a package of it may do
 		memcpy(digest, request->source_sha256, sizeof(digest));
 	else if (has_source && source_digest(request->source, request->source_sha256, digest, err) < 0)
 		return -1;
-	o->want = (struct package_want){ .driver = s->driver,
+	o->want = (struct package_want){ .driver = s->request->driver,
 					 .digest = request->digest,
 					 .flavour = request->flavour ? module_type_name(request->flavour) : NULL,
 					 .release = host->release,
 					 .build_id = host->build_id,
 					 .arch = host->arch,
-					 .modules = request->modules,
+					 .modules = &request->modules,
 					 .serves = acquire_has_core,
-					 .ctx = request->modules,
+					 .ctx = &request->modules,
 					 .source = has_source ? digest : NULL,
 					 // Left from before Secure Boot was on: it can be compiled again, and signed.
 					 .is_signed = request->module_key.key && !request->is_named &&
 						      !request->digest && host_signing_reason(host) };
-	if (request->open_repositories(request->ctx, &s->state, &o->fetch, err) < 0 || acquire_open_store(o, err) < 0)
+	if (s->caller->open_repositories(s->caller->ctx, &s->state, &o->fetch, err) < 0 ||
+	    acquire_open_store(o, err) < 0)
 		return -1;
 	if (existing_driver_read(s->node.host, host, &s->facts.loaded, acquire_has_store(o) ? &o->store : NULL,
 				 &s->params.blacklist, &s->facts.existing_driver, err) < 0)
@@ -203,7 +203,7 @@ static int find_package(struct session *s, struct err *err)
 	if (request->branch && !is_host_used(s)) {
 		if (choose_of_branch(s, err) < 0)
 			return -1;
-		o->want.driver = s->driver;
+		o->want.driver = s->request->driver;
 		o->want.branch = request->branch; // the other flavour will do, where this one is not trusted
 		if (compare_source(s, err) < 0)
 			return -1;
@@ -217,25 +217,25 @@ static int find_package(struct session *s, struct err *err)
 // latter nobody named: where its modules could not be loaded, it is as if it were not there.
 static char *payload_source(struct session *s)
 {
-	const struct session_request *request = s->request;
+	const struct request *request = s->request;
 	char *path = NULL;
 	struct err why;
-	if (str_eq(s->acquire.carry.is.driver, s->driver))
+	if (str_eq(s->acquire.carry.is.driver, s->request->driver))
 		return image_payload_source_path(&s->acquire.carry);
 	bool is_loadable = request->module_key.key || !host_signing_reason(&s->facts.host);
-	if (s->driver && is_loadable && !request->is_named && !request->digest && !request->is_compile_forbidden &&
-	    acquire_payload_source(&s->acquire, s->driver, &path, &why) < 0)
+	if (s->request->driver && is_loadable && !request->is_named && !request->digest &&
+	    !request->is_compile_forbidden && acquire_payload_source(&s->acquire, s->request->driver, &path, &why) < 0)
 		progress_note(&s->progress, "no sources of the stored payload: %s", why.text);
 	return path;
 }
 
 static int open_source(struct session *s, struct err *err)
 {
-	const struct session_request *request = s->request;
-	bool is_named = request->source && !s->is_source_other, is_fetched = is_named && request->fetch_source;
+	const struct request *request = s->request;
+	bool is_named = request->source && !s->is_source_other, is_fetched = is_named && s->caller->fetch_source;
 	if (is_fetched) {
 		progress_enter(&s->progress, "source");
-		if (request->fetch_source(request->ctx, &s->state, &s->source_path, err) < 0)
+		if (s->caller->fetch_source(s->caller->ctx, &s->state, &s->source_path, err) < 0)
 			return -1;
 	} else {
 		s->source_path = is_named ? str_dup(request->source) : payload_source(s);
@@ -260,22 +260,22 @@ static int open_source(struct session *s, struct err *err)
 // The image's driver is requested when nothing else names one.
 static int open_carried_payload(struct session *s, struct err *err)
 {
-	const struct session_request *request = s->request;
+	const struct request *request = s->request;
 	struct image_payload *c = &s->acquire.carry;
 	if (request->payload && image_payload_open(request->payload, c, err) < 0)
 		return -1;
-	if (!s->driver && !request->branch && !request->source && !request->is_named)
-		s->driver = c->is.driver;
-	if (request->payload && s->driver && !image_payload_matches(c, s->driver, s->facts.host.arch))
+	if (!s->request->driver && !request->branch && !request->source && !request->is_named)
+		s->request->driver = c->is.driver;
+	if (request->payload && s->request->driver && !image_payload_matches(c, s->request->driver, s->facts.host.arch))
 		progress_note(&s->progress, "the image carries driver %s for %s, requested is %s for %s", c->is.driver,
-			      c->is.arch, s->driver, s->facts.host.arch);
+			      c->is.arch, s->request->driver, s->facts.host.arch);
 	return 0;
 }
 
 // Modules may be loading or unloading right now. With a stuck kernel that never ends, and the plan says so.
 static int wait_for_modules(struct session *s, bool is_change, struct err *err)
 {
-	const struct session_request *request = s->request;
+	const struct request *request = s->request;
 	const struct loaded_module *restless = modules_pending(&s->facts.loaded);
 	if (!restless || journal_is_wedged(&s->journal, s->node.boot))
 		return 0;
@@ -291,7 +291,7 @@ static int wait_for_modules(struct session *s, bool is_change, struct err *err)
 
 static int collect_facts(struct session *s, bool is_change, struct err *err)
 {
-	const struct session_request *request = s->request;
+	const struct request *request = s->request;
 	progress_enter(&s->progress, "detect");
 	if (facts_read(s->node.host, s->node.kern, &s->facts, err) < 0)
 		return -1;
@@ -318,15 +318,15 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 		     s->facts.loaded.version ? s->facts.loaded.version : "not loaded");
 	if (!has_gpu)
 		return 0;
-	if (request->check_inputs(request->ctx, err) < 0 || open_carried_payload(s, err) < 0 ||
-	    request->open_state(request->ctx, &s->state, err) < 0)
+	if (s->caller->check_inputs(s->caller->ctx, err) < 0 || open_carried_payload(s, err) < 0 ||
+	    s->caller->open_state(s->caller->ctx, &s->state, err) < 0)
 		return -1;
 	if (is_change)
 		journal_mend(&s->state);
 	if (journal_find(s->node.host, &s->state, &s->journal, err) < 0 ||
 	    optional_modules_read(s->node.host, s->node.boot, &s->failed, err) < 0 ||
 	    wait_for_modules(s, is_change, err) < 0 ||
-	    module_params_read(s->node.host, s->node.kern, s->node.kern, request->params, &s->facts.gpus, &s->params,
+	    module_params_read(s->node.host, s->node.kern, s->node.kern, &request->params, &s->facts.gpus, &s->params,
 			       err) < 0)
 		return -1;
 	for (size_t i = 0; i < s->params.skipped.count; i++)
@@ -343,7 +343,7 @@ static int find_payload(struct session *s, const char *driver, bool is_demanded,
 	auto_root_record struct root_record now = { 0 };
 	auto_str char *why = NULL;
 	bool is_loaded = str_eq(driver, s->facts.loaded.version);
-	bool is_local = !s->acquire.is_named || (is_loaded && s->driver);
+	bool is_local = !s->request->is_named || (is_loaded && s->request->driver);
 	int r = acquire_find_payload(&s->acquire, driver, is_local, &why, err);
 	if (r != 0)
 		return r;
@@ -371,7 +371,7 @@ static int find_payload(struct session *s, const char *driver, bool is_demanded,
 // *ret_is_demanded: a missing payload is an error.
 static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err *err)
 {
-	const struct session_request *request = s->request;
+	const struct request *request = s->request;
 	struct driver_root *d = &s->driver_root;
 	auto_root_record struct root_record now = { 0 };
 	if (d->dir)
@@ -399,7 +399,7 @@ static int find_driver_root(struct session *s, struct err *err)
 {
 	const struct package *p = acquire_found(&s->acquire);
 	enum module_type flavour;
-	const char *driver = plan_driver(&s->facts, &s->plan_request, &s->at_hand, &flavour);
+	const char *driver = plan_driver(&s->facts, s->request, &s->at_hand, &flavour);
 	bool is_demanded = false;
 	if (s->request->is_payload_elsewhere)
 		return 0;
@@ -427,7 +427,7 @@ static int find_driver_root(struct session *s, struct err *err)
 // Holders only matter if the driver has to be unloaded, and scanning thousands of processes is not free.
 static int make_plan(struct session *s, struct err *err)
 {
-	if (plan_make(&s->facts, &s->plan_request, &s->at_hand, NULL, &s->plan, err) < 0)
+	if (plan_make(&s->facts, s->request, &s->at_hand, NULL, &s->plan, err) < 0)
 		return -1;
 	if (!plan_has(&s->plan, STEP_UNLOAD) || s->request->is_stage)
 		return 0;
@@ -435,7 +435,7 @@ static int make_plan(struct session *s, struct err *err)
 	if (holders_find(s->node.kern, &s->facts.loaded, &s->holders, err) < 0 ||
 	    holders_wait_omit_daemons(s->node.host, s->node.kern, &s->holders, err) < 0)
 		return -1;
-	if (plan_make(&s->facts, &s->plan_request, &s->at_hand, &s->holders, &s->plan, err) == 0)
+	if (plan_make(&s->facts, s->request, &s->at_hand, &s->holders, &s->plan, err) == 0)
 		return 0;
 	if (err->code == E_IN_USE)
 		holders_wait_note(&s->progress, &s->holders);
@@ -444,17 +444,13 @@ static int make_plan(struct session *s, struct err *err)
 
 struct compile_request session_compile(const struct session *s)
 {
-	const struct session_request *request = s->request;
 	return (struct compile_request){
+		.asked = s->request,
 		.release = s->node.release,
 		.banner = s->facts.host.banner,
 		.source = &s->source,
-		.headers = request->headers,
-		.modules = request->modules,
 		.gpus = &s->facts.gpus,
 		.node = &s->node,
-		.options = request->options,
-		.module_key = request->module_key,
 	};
 }
 
@@ -467,7 +463,7 @@ static char *inputs_text(struct session *s)
 	struct err absent;
 	if (!s->source.version || acquire_found(&s->acquire))
 		return NULL;
-	if (compile_target_headers(s->node.host, &s->state, s->request->headers, NULL, host->release, host->banner,
+	if (compile_target_headers(s->node.host, &s->state, &s->request->headers, NULL, host->release, host->banner,
 				   &tree, &from, &absent) == 0) {
 		struct compile_request compile = session_compile(s);
 		compile.cores = acquire_core_offer(&s->acquire);
@@ -483,19 +479,10 @@ static char *inputs_text(struct session *s)
 
 static int make_session_plan(struct session *s, struct err *err)
 {
-	const struct session_request *request = s->request;
 	s->inputs = inputs_text(s);
-	s->plan_request = (struct request){ .driver = s->driver,
-					    .flavour = request->flavour,
-					    .modules = request->modules,
-					    .params = &s->params,
-					    .is_compile_forbidden = request->is_compile_forbidden || request->digest,
-					    .holders = request->holders,
-					    .is_retry = request->is_retry,
-					    .host_driver = request->host_driver };
 	s->at_hand = (struct at_hand){ .package = acquire_found(&s->acquire),
 				       .compatible = s->acquire.compatible,
-				       .is_named = s->acquire.is_named || request->digest,
+				       .params = &s->params,
 				       .package_why_not = s->acquire.why_not,
 				       .package_code = s->acquire.code,
 				       .package_next = s->acquire.next,
@@ -519,20 +506,19 @@ static int make_session_plan(struct session *s, struct err *err)
 
 static void recover_session(struct session *s, const char *outcome, struct err *err)
 {
-	const struct session_request *request = s->request;
 	struct fetch *fetch = &s->acquire.fetch;
 	struct err why;
 	auto_status struct status status = { 0 };
 	bool ignored;
 	int r = 0;
-	if (request->blame)
-		request->blame(err);
+	if (s->caller->blame)
+		s->caller->blame(err);
 	if (s->state.fd >= 0 && open_driver_root(s, &ignored, &why) < 0)
 		progress_note(&s->progress, "no user space is exported: %s", why.text);
 	if (s->state.fd >= 0 && err->code != E_MODULE_BUSY) { // busy: another process loads or unloads
 		fetch->state = &s->state;
-		if (!fetch->now_trusted && !request->is_unverified) { // it failed before the repositories were opened
-			trust_now(s->node.host, request->trust_dir, &s->trust);
+		if (!fetch->now_trusted && !s->caller->is_unverified) { // it failed before the repositories were opened
+			trust_now(s->node.host, s->caller->trust_dir, &s->trust);
 			fetch->now_trusted = &s->trust;
 		}
 		modules_done(&s->facts.loaded);
@@ -550,14 +536,15 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 		transaction_publish_failure(s, outcome, err);
 }
 
-int session_open(const struct session_request *request, bool is_change, struct session *ret, struct err *err)
+int session_open(const struct session_caller *caller, struct request *request, bool is_change, struct session *ret,
+		 struct err *err)
 {
 	*ret = SESSION_NONE;
+	ret->caller = caller;
 	ret->request = request;
-	ret->driver = request->driver;
-	ret->acquire.reuse = request->reuse;
-	ret->progress = request->progress;
-	ret->node = *request->node;
+	ret->acquire.request = request;
+	ret->progress = caller->progress;
+	ret->node = *caller->node;
 	ret->node.state = &ret->state;
 	ret->node.progress = &ret->progress;
 	ret->acquire.node = &ret->node;

@@ -70,7 +70,7 @@ static unsigned plan_rights(const struct plan *plan, const struct root *kern)
 static int check_plan_firmware(struct session *s, char **ret_text, struct err *err)
 {
 	auto_preflight_need struct preflight_need need = { 0 };
-	preflight_need_make(&s->facts.gpus, s->plan.driver, s->plan.flavour, s->plan_request.params, &need);
+	preflight_need_make(&s->facts.gpus, s->plan.driver, s->plan.flavour, &s->params, &need);
 	return find_firmware(s, &need, ret_text, err);
 }
 
@@ -204,9 +204,7 @@ static bool skip_optional(struct transaction *r, const char *module, const struc
 {
 	if (why->code == E_WEDGED || !strv_has(&r->session->plan.optional, module)) // nothing more can be loaded
 		return false;
-	auto_str char *params = r->session->plan_request.params ?
-					module_params_text(r->session->plan_request.params, module) :
-					str_dup("");
+	auto_str char *params = module_params_text(&r->session->params, module);
 	const char *code = err_info(why->code)->name;
 	optional_modules_add(&r->failed, module, params, code, why->text);
 	progress_note(r->session->node.progress, "%s is not loaded, and the driver works without it: %s: %s", module,
@@ -403,7 +401,7 @@ static int step_prove(struct transaction *r, const struct step *step, struct err
 static struct holders_wait holders_wait_of(struct session *s)
 {
 	return (struct holders_wait){ .node = &s->node,
-				      .policy = s->plan_request.holders,
+				      .policy = s->request->holders,
 				      .timeout_ms = s->request->holders_timeout_ms };
 }
 

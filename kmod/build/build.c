@@ -152,12 +152,9 @@ static int check_request(struct build *b, struct err *err)
 		return err_set(err, E_SOURCE,
 			       "driver %s is no open source release as published: its core is compiled already",
 			       w->source->version);
-	if (recipe_check(w->source, w->flavour, w->modules, w->tree, err) < 0)
+	if (recipe_check(w->source, w->flavour, w->modules, w->tree, err) < 0 ||
+	    build_options_check(&w->options, w->tree, err) < 0)
 		return -1;
-	if (w->tree->is_rt && !w->options.is_rt_allowed)
-		return err_set(err, E_SOURCE_KERNEL,
-			       "kernel %s is PREEMPT_RT, which NVIDIA does not support; --allow-rt builds anyway",
-			       w->tree->release);
 	if (root_sub(&w->source->root, b->dir, &b->source, err) < 0 || check_cores(b, err) < 0 ||
 	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||
 	    toolchain_find(w->tree, w->path, w->base, &b->tools, err) < 0 ||
@@ -447,8 +444,7 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 				      .headers = ROOT_NONE,
 				      .objects = ROOT_NONE,
 				      .objects_lock = -1,
-				      .deadline_ms = started_ms + (long)seconds * 1000,
-				      .is_rt_allowed = request->options.is_rt_allowed };
+				      .deadline_ms = started_ms + (long)seconds * 1000 };
 	jobs_read(request->kern, &b.facts);
 	b.jobs = jobs_count(&b.facts, request->options.jobs);
 	if (check_request(&b, err) < 0)

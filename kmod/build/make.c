@@ -47,7 +47,7 @@ void make_variables(const struct compile *c, struct strv *argv)
 	strv_add(argv, str_fmt("ARCH=%s", str_eq(arch, "aarch64") ? "arm64" :
 					  str_eq(arch, "ppc64le") ? "powerpc" :
 								    arch));
-	if (c->is_rt_allowed)
+	if (c->tree->is_rt) // and allowed: see build_options_check()
 		strv_add(argv, str_dup("IGNORE_PREEMPT_RT_PRESENCE=1"));
 }
 

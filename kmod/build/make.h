@@ -14,7 +14,6 @@ struct compile {
 	int objects_lock;    // -1 = none
 	unsigned servers;    // fork servers; 0 = they are not used
 	long deadline_ms;    // on the monotonic clock
-	bool is_rt_allowed;
 	long peak_kib;
 };
 #define COMPILE_NONE \

@@ -4,6 +4,8 @@
 #pragma once
 #include "base/file/root.h"
 
+struct tree;
+
 struct build_options {
 	const struct root *patches; // a user's directory of patches; NULL = only the built-in ones
 	unsigned jobs;              // 0 = choose
@@ -11,3 +13,6 @@ struct build_options {
 	bool is_rt_allowed;         // --allow-rt (R-B8)
 	bool is_cache_off;          // --no-cache: cores are compiled, too
 };
+
+// Whether they allow a build for this kernel at all. E_SOURCE_KERNEL.
+int build_options_check(const struct build_options *options, const struct tree *tree, struct err *err);

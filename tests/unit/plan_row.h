@@ -171,11 +171,10 @@ static void check_row(const struct row *row)
 	auto_optional_modules struct optional_modules failed = { 0 };
 	auto_module_params struct module_params params = { 0 };
 	make_failed(row, &failed);
-	if (row->forbidden) {
+	if (row->forbidden)
 		strv_split(&params.forbidden, row->forbidden, ",");
-		request.params = &params;
-	}
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
+				   .params = row->forbidden ? &params : NULL,
 				   .source_version = row->source,
 				   .failed = row->failed ? &failed : NULL,
 				   .payload = row->payload,

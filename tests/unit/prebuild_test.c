@@ -41,7 +41,7 @@ static void driver_and_module_type(void **state)
 							.of_image = rows[i].of_image,
 							.loaded = &loaded,
 							.last_good = rows[i].last_good };
-		struct prebuild_request request = { .flavour = rows[i].requested_flavour };
+		struct request request = { .flavour = rows[i].requested_flavour };
 		int r = prebuild_choose(&known, &request, &err);
 		if (r != (rows[i].want ? 0 : -1) || (r < 0 && err.code != E_USAGE))
 			fail_msg("row %zu: %d, %s", i, r, err.text);

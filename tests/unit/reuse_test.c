@@ -144,6 +144,7 @@ enum { PACKAGES = ARRAY_SIZE(releases) };
 struct fixture {
 	struct folder folder;
 	struct node node;
+	struct request request;
 	struct acquire o;
 	struct progress progress;
 	struct strv modules;
@@ -194,7 +195,8 @@ static void node_make(struct fixture *n, enum reuse policy)
 	n->node = (struct node){ .host = &n->folder.root, .kern = &n->folder.root, .progress = &n->progress };
 	n->o.node = &n->node;
 	n->o.fetch.state = &n->folder.root;
-	n->o.reuse = policy;
+	n->request.reuse = policy;
+	n->o.request = &n->request;
 	n->o.banner = BANNER;
 	n->o.want = (struct package_want){
 		.driver = "535.1", .release = OURS, .build_id = BUILD, .arch = "x86_64", .modules = &n->modules
@@ -283,9 +285,9 @@ static void used_for_this_kernel_before(void **state)
 	look(&n, 0, "nothing was taken");
 	assert_int_equal(store_set_reuse(&n.o.store, OURS, BUILD, n.hex[1], &err), 1);
 	look(&n, 1, "taken");
-	n.o.reuse = REUSE_OFF;
+	n.request.reuse = REUSE_OFF;
 	look(&n, 0, "and no longer requested");
-	n.o.reuse = REUSE_ON;
+	n.request.reuse = REUSE_ON;
 	n.o.banner = "Linux version " OURS " (a@b) (gcc-13 (x) 13.1.0, GNU ld 2.40) #1 SMP Debian";
 	look(&n, 0, "and of another compiler");
 	n.o.banner = BANNER;

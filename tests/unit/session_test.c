@@ -17,9 +17,10 @@ struct fixture {
 	struct root host;
 	struct sys sys;
 	struct node node;
-	struct strv modules, params, headers, from;
+	struct strv from;
 	char *source, *payload;
-	struct session_request request;
+	struct request request;
+	struct session_caller caller;
 	unsigned checks, states, repositories; // how often each was called for
 	bool was_locked;                       // when the first of them was
 	char phases[256];                      // as they ended
@@ -92,13 +93,9 @@ static void node_make(struct fixture *n, const char *name)
 	n->sys = sys_recorder(&n->host);
 	strv_add(&n->from, str_fmt("oci:%s/packages", n->folder.path));
 	n->node = (struct node){ .host = &n->host, .kern = &n->host, .dev_root = &n->host, .sys = &n->sys };
-	n->request = (struct session_request){
+	n->request = (struct request){ .driver = DRIVER, .unload_timeout_ms = 1000 };
+	n->caller = (struct session_caller){
 		.node = &n->node,
-		.driver = DRIVER,
-		.modules = &n->modules,
-		.params = &n->params,
-		.headers = &n->headers,
-		.unload_timeout_ms = 1000,
 		.is_unverified = true,
 		.progress = { .phase = add_phase, .ctx = n },
 		.check_inputs = check_inputs,
@@ -110,9 +107,7 @@ static void node_make(struct fixture *n, const char *name)
 
 static void node_done(struct fixture *n)
 {
-	strv_done(&n->modules);
-	strv_done(&n->params);
-	strv_done(&n->headers);
+	strv_done(&n->request.modules);
 	strv_done(&n->from);
 	free(n->source);
 	free(n->payload);
@@ -161,8 +156,8 @@ static void add_package(struct fixture *n, const char *driver, const char *kerne
 	assert_int_equal(root_sub(&n->folder.root, "modules", &dir, &err), 0);
 	assert_int_equal(layout_make(&at, &l, &err), 0);
 	expect(package_create(&l, &dir, &key, files, 2, &made, &err) == 0, err.text);
-	strv_add(&n->modules, str_dup("nvidia"));
-	strv_add(&n->modules, str_dup("nvidia-uvm"));
+	strv_add(&n->request.modules, str_dup("nvidia"));
+	strv_add(&n->request.modules, str_dup("nvidia-uvm"));
 }
 
 static void copy_path(const struct fixture *n, const struct root *from, const char *path)
@@ -211,7 +206,7 @@ static void no_gpu(void **state)
 	auto_node struct fixture n;
 	auto_session struct session s = SESSION_NONE;
 	node_make(&n, "no-gpu");
-	expect(session_open(&n.request, true, &s, &err) == 0, err.text);
+	expect(session_open(&n.caller, &n.request, true, &s, &err) == 0, err.text);
 	assert_int_equal(s.plan.outcome, PLAN_NO_GPU);
 	assert_int_equal(lock.taken + n.checks + n.states + n.repositories, 0);
 	assert_int_equal(s.lock, -1);
@@ -235,7 +230,7 @@ static void a_loaded_driver_needs_no_repository(void **state)
 		tempdir_write(&n.folder, "driver.run", "no driver\n");
 		n.source = str_fmt("%s/driver.run", n.folder.path);
 		n.request.source = n.source;
-		int r = session_open(&n.request, false, &s, &err);
+		int r = session_open(&n.caller, &n.request, false, &s, &err);
 		expect(r == (rows[i].is_asked ? -1 : 0), err.text);
 		expect((s.acquire.why_not && strstr(s.acquire.why_not, n.from.items[0])) == rows[i].is_asked,
 		       s.acquire.why_not);
@@ -254,7 +249,7 @@ static void the_lock_comes_first(void **state)
 		auto_session struct session s = SESSION_NONE;
 		node_make(&n, "h100x8");
 		lock.unloads_on = &n.host;
-		int r = session_open(&n.request, is_change, &s, &err);
+		int r = session_open(&n.caller, &n.request, is_change, &s, &err);
 		assert_int_equal(lock.taken, is_change);
 		assert_int_equal(n.was_locked, is_change);
 		assert_int_equal(s.lock >= 0, is_change);
@@ -270,7 +265,7 @@ static void install(struct fixture *n)
 	struct err err = { 0 };
 	auto_session struct session s = SESSION_NONE;
 	auto_status struct status status = { 0 };
-	expect(session_open(&n->request, true, &s, &err) == 0, err.text);
+	expect(session_open(&n->caller, &n->request, true, &s, &err) == 0, err.text);
 	expect(session_apply(&s, NULL, &status, &err) == 0, err.text);
 	assert_true(is_loaded(n, "nvidia") && is_loaded(n, "nvidia_uvm"));
 }
@@ -288,7 +283,7 @@ static void the_last_good_driver_comes_back(void **state)
 	n.request.driver = "570.1";
 	for (int is_change = 0; is_change < 2; is_change++) {
 		auto_session struct session s = SESSION_NONE;
-		assert_int_equal(session_open(&n.request, is_change, &s, &err), -1);
+		assert_int_equal(session_open(&n.caller, &n.request, is_change, &s, &err), -1);
 		expect(err.code == E_NO_PACKAGE && strstr(err.text, "no package of driver 570.1"), err.text);
 		assert_int_equal(is_loaded(&n, "nvidia") && is_loaded(&n, "nvidia_uvm"), is_change);
 	}
@@ -328,7 +323,7 @@ static void a_failed_package_is_refused(void **state)
 		assert_int_equal(root_sub(&n.folder.root, "state", &kept, &err), 0);
 		assert_int_equal(journal_keep(&kept, &kept, false, &j, &err), 0);
 		n.request.is_retry = is_retry;
-		session_open(&n.request, false, &s, &err);
+		session_open(&n.caller, &n.request, false, &s, &err);
 		auto_str char *refused = strv_join(&s.acquire.refused, " ");
 		expect(str_eq(refused, is_retry ? "" : "1111"), refused);
 	}
@@ -357,7 +352,7 @@ static void two_plans(void **state)
 		n.request.driver = rows[i].driver;
 		n.request.holders = rows[i].holders;
 		n.request.host_driver = HOST_REPLACE;
-		int r = session_open(&n.request, false, &s, &err);
+		int r = session_open(&n.caller, &n.request, false, &s, &err);
 		expect(r == (rows[i].code ? -1 : 0) && (r == 0 || err.code == rows[i].code), err.text);
 		expect((s.holders.count > 0) == rows[i].is_looked_for, rows[i].name);
 		expect(plan_has(&s.plan, STEP_UNLOAD) == (r == 0 && rows[i].is_looked_for), rows[i].name);
@@ -398,7 +393,7 @@ static void a_former_driver_root_is_withdrawn_last(void **state)
 		n.payload = str_fmt("%s/payload", n.folder.path);
 		n.request.payload = n.payload;
 		n.request.driver_root = rows[i].driver_root;
-		expect(session_open(&n.request, true, &s, &err) == 0, err.text);
+		expect(session_open(&n.caller, &n.request, true, &s, &err) == 0, err.text);
 		assert_string_equal(s.driver_root.former, "run/nvidia/driver");
 		expect(session_apply(&s, NULL, &status, &err) == -1, rows[i].driver_root);
 		expect(!strstr(err.text, "nothing is withdrawn") == !rows[i].is_withdrawn_first, err.text);

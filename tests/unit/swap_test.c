@@ -22,13 +22,12 @@ static int hang_in_uvm(const struct sys *s, const char *name)
 }
 
 // On a node with kernel 6.1.
-static void make_session(struct session *s, const struct session_request *request, const struct sys *sys)
+static void make_session(struct session *s, struct request *request, const struct sys *sys)
 {
 	*s = SESSION_NONE;
 	s->request = request;
 	s->facts.host.release = str_dup("6.1");
 	s->facts.host.boot_id = str_dup("b");
-	s->plan_request.params = &s->params;
 	s->node = (struct node){ .host = &folder.root,
 				 .kern = &folder.root,
 				 .sys = sys,
@@ -42,7 +41,7 @@ static void unload_that_hangs_is_the_last(void **state)
 	(void)state;
 	struct err err = { 0 };
 	const struct sys sys = { .module_unload = hang_in_uvm };
-	const struct session_request request = { .unload_timeout_ms = 1000 };
+	struct request request = { .unload_timeout_ms = 1000 };
 	auto_session struct session s = SESSION_NONE;
 	auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
 	folder_make(&folder);
@@ -109,7 +108,7 @@ static void only_the_core_counts(void **state)
 		const struct step step = { .kind = STEP_LOAD, .subject = (char[]){ "all" } };
 		const struct sys sys = { .module_load_data = refuse };
 		struct err err = { 0 };
-		const struct session_request request = { 0 };
+		struct request request = { 0 };
 		auto_session struct session s = SESSION_NONE;
 		auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
 		folder_make(&folder);
@@ -151,7 +150,7 @@ static void a_load_that_hangs_is_not_spared(void **state)
 	const struct step step = { .kind = STEP_LOAD, .subject = (char[]){ "all" } };
 	const struct sys sys = { .module_load_data = hang_in_modeset };
 	struct err err = { 0 };
-	const struct session_request request = { .load_timeout_ms = 500 };
+	struct request request = { .load_timeout_ms = 500 };
 	auto_session struct session s = SESSION_NONE;
 	auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
 	folder_make(&folder);

@@ -24,7 +24,7 @@ static int open_share_kube(struct shared_build *s, struct err *err)
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	if (str_eq(where, "off"))
 		return 0;
-	int found = kube_config_find(r->kubeconfig, r->kern, &config, err);
+	int found = kube_config_find(r->kubeconfig, r->acquire->node->kern, &config, err);
 	if (found < 0 || (found == 0 && str_eq(where, "auto")))
 		return found;
 	if (found == 0)
@@ -34,7 +34,7 @@ static int open_share_kube(struct shared_build *s, struct err *err)
 			where);
 	auto_str char *host = NULL;
 	const char *node = getenv("NODE_NAME");
-	if ((!node && root_line(r->kern, "proc/sys/kernel/hostname", &host, err) < 0) ||
+	if ((!node && root_line(r->acquire->node->kern, "proc/sys/kernel/hostname", &host, err) < 0) ||
 	    kube_open(&config, &s->kube, err) < 0)
 		return -1;
 	build_lease_init(s->kube, str_eq(where, "auto") ? BUILD_LEASE_NAMESPACE : where, s->key,
@@ -48,13 +48,20 @@ static int open_share_kube(struct shared_build *s, struct err *err)
 // All that a package must match to serve everybody who asks with this key.
 static char *share_key(const struct shared_build_request *w)
 {
+	const struct package_want *want = &w->acquire->want;
 	auto_strv struct strv modules = { 0 };
-	for (size_t i = 0; i < w->modules->count; i++)
-		strv_add(&modules, str_dup(w->modules->items[i]));
+	for (size_t i = 0; i < want->modules->count; i++)
+		strv_add(&modules, str_dup(want->modules->items[i]));
 	strv_sort(&modules);
 	auto_str char *names = strv_join(&modules, ",");
-	return str_fmt("%s %s %s %s %s %s %s", w->source->version, module_type_name(w->flavour), w->release,
-		       *w->build_id ? w->build_id : "-", w->arch, w->source->digest, names && *names ? names : "all");
+	return str_fmt("%s %s %s %s %s %s %s", w->source->version, module_type_name(w->flavour), want->release,
+		       want->build_id && *want->build_id ? want->build_id : "-", want->arch, w->source->digest,
+		       names && *names ? names : "all");
+}
+
+static struct progress *progress_of(const struct shared_build *s)
+{
+	return s->request.acquire->node->progress;
 }
 
 // 1 = the store or a source has it by now, of this source: `who` made it.
@@ -70,7 +77,7 @@ static int find_shared_package(struct shared_build *s, const char *who)
 	free(o->why_not);
 	o->why_not = before;
 	if (r > 0)
-		progress_end(s->request.progress, "share", "%s made it", who);
+		progress_end(progress_of(s), "share", "%s made it", who);
 	return r > 0;
 }
 
@@ -80,7 +87,7 @@ enum turn { TURN_FAILED = -1, TURN_COMPILE, TURN_FOUND, TURN_AGAIN, TURN_HOPELES
 // Waits until the holder has left the Lease, and goes by what it left there.
 static enum turn wait_for_holder(struct shared_build *s, const char *who, long left_s, struct err *why, struct err *err)
 {
-	struct progress *w = s->request.progress;
+	struct progress *w = progress_of(s);
 	unsigned most_s = s->lease.lease.duration_s + 1;
 	progress_note(w, "%s compiles it; waiting for the package", who);
 	int r = build_lease_wait(&s->lease, (left_s < most_s ? (unsigned)left_s : most_s) * 1000, why);
@@ -119,7 +126,7 @@ static enum turn wait_for_holder(struct shared_build *s, const char *who, long l
 static enum turn follower_turn(struct shared_build *s, long left_s, struct err *why, struct err *err)
 {
 	enum { PAUSE_S = 2 };
-	struct progress *w = s->request.progress;
+	struct progress *w = progress_of(s);
 	int r = build_lease_read(&s->lease, why);
 	if (r < 0)
 		return TURN_FAILED;
@@ -144,7 +151,8 @@ static int check_push(const struct shared_build *s, struct err *err)
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_layout struct layout layout = LAYOUT_NONE;
 	if (repository_open(w->repository, w->remote, &to, err) < 0 ||
-	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0 ||
+	    scratch_make(w->acquire->node->state, "share", &work, err) < 0 ||
+	    layout_make(&work.root, &layout, err) < 0 ||
 	    layout_blob_put(&layout, s->key, strlen(s->key), d.digest, err) < 0)
 		return -1;
 	return repository_put_blob(to, &layout, &d, err);
@@ -153,7 +161,7 @@ static int check_push(const struct shared_build *s, struct err *err)
 // One turn of a builder. end: when it compiles even without the Lease.
 static enum turn builder_turn(struct shared_build *s, long end, struct err *why, struct err *err)
 {
-	struct progress *w = s->request.progress;
+	struct progress *w = progress_of(s);
 	struct err push, ignored;
 	int r = build_lease_try(&s->lease, why);
 	if (r < 0)
@@ -187,20 +195,20 @@ static int enter_lease(struct shared_build *s, struct err *err)
 	s->idle_s = clock_ms() / 1000;
 	long end = s->idle_s + (s->request.timeout_s ? (long)s->request.timeout_s : WAIT_S);
 	if (!s->request.is_builder)
-		progress_note(s->request.progress, "waiting for a builder, at most %u s until one begins",
+		progress_note(progress_of(s), "waiting for a builder, at most %u s until one begins",
 			      s->lease.lease.duration_s);
 	do
 		turn = s->request.is_builder ? builder_turn(s, end, &why, err) :
 					       follower_turn(s, end - clock_ms() / 1000, &why, err);
 	while (turn == TURN_AGAIN);
 	if (turn == TURN_FAILED)
-		progress_note(s->request.progress, "no Lease (%s); this node compiles for itself", why.text);
+		progress_note(progress_of(s), "no Lease (%s); this node compiles for itself", why.text);
 	return turn == TURN_HOPELESS ? -1 : turn == TURN_FOUND;
 }
 
 static int open_compile_lock(struct shared_build *s, struct err *err)
 {
-	const struct root *state = s->request.state;
+	const struct root *state = s->request.acquire->node->state;
 	char digest[DIGEST_HEX + 1];
 	digest_data(s->key, strlen(s->key), digest);
 	auto_str char *name = str_fmt("compile-%.24s", digest);
@@ -217,13 +225,13 @@ static int enter_lock(struct shared_build *s)
 	bool is_waiting = false;
 	struct err why;
 	if (open_compile_lock(s, &why) < 0) {
-		progress_note(s->request.progress, "no lock (%s); this process compiles for itself", why.text);
+		progress_note(progress_of(s), "no lock (%s); this process compiles for itself", why.text);
 		return 0;
 	}
 	while (flock(s->lock, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
 	       clock_ms() / 1000 < end) {
 		if (!is_waiting)
-			progress_note(s->request.progress, "another process compiles it; waiting for the package");
+			progress_note(progress_of(s), "another process compiles it; waiting for the package");
 		is_waiting = true;
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}
@@ -237,7 +245,7 @@ static int enter_lock(struct shared_build *s)
 static int enter_shared_build(void *ctx, struct err *err)
 {
 	struct shared_build *s = ctx;
-	progress_enter(s->request.progress, "share");
+	progress_enter(progress_of(s), "share");
 	return s->kube ? enter_lease(s, err) : enter_lock(s);
 }
 
@@ -249,7 +257,7 @@ static void renew_shared_build(void *ctx)
 		return;
 	int r = build_lease_renew(&s->lease, &why);
 	if (r <= 0)
-		progress_note(s->request.progress, "the Lease %s: %s",
+		progress_note(progress_of(s), "the Lease %s: %s",
 			      r < 0 ? "could not be renewed" : "is another node's now",
 			      r < 0 ? why.text : "both compile");
 }
@@ -269,7 +277,7 @@ static int push_package(const struct shared_build *s, const struct package *made
 			return -1;
 	if (repository_open(from_name, w->remote, &from, err) < 0 ||
 	    repository_open(w->repository, w->remote, &to, err) < 0 ||
-	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
+	    scratch_make(w->acquire->node->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
 		return -1;
 	int r = copy_to_layout(from, tag, &layout, err);
 	if (r <= 0)
@@ -287,14 +295,14 @@ static void keep_beside(void *ctx, const struct root *tree, const struct asset_k
 	if (!w->is_builder)
 		return;
 	int r = s->beside.root.fd >= 0 ? 0 :
-		scratch_make(w->state, "share", &s->beside_work, &err) < 0 ?
+		scratch_make(w->acquire->node->state, "share", &s->beside_work, &err) < 0 ?
 					 -1 :
 					 layout_make(&s->beside_work.root, &s->beside, &err);
 	r = r < 0 ? -1 : asset_create(&s->beside, tree, key, &manifest, &err);
 	for (size_t i = 0; i < s->signers.count && r == 0; i++)
 		r = signature_make(&s->beside, &manifest, &s->signers.makers[i], &err);
 	if (r < 0)
-		progress_note(w->progress, "the %s of this compile will not be shared: %s: %s", key->kind->name,
+		progress_note(progress_of(s), "the %s of this compile will not be shared: %s: %s", key->kind->name,
 			      err_info(err.code)->name, err.text);
 }
 
@@ -302,7 +310,7 @@ static void note_pushed(void *ctx, const char *text)
 {
 	const struct shared_build *s = ctx;
 	if (!str_starts(text, "sha256-")) // signatures
-		progress_note(s->request.progress, "pushed %s to %s, too", text, s->request.repository);
+		progress_note(progress_of(s), "pushed %s to %s, too", text, s->request.repository);
 }
 
 static void push_beside(struct shared_build *s)
@@ -312,14 +320,14 @@ static void push_beside(struct shared_build *s)
 	struct err err;
 	if (s->beside.root.fd >= 0 && (repository_open(w->repository, w->remote, &to, &err) < 0 ||
 				       copy_to_repository(&s->beside, to, note_pushed, s, &err) < 0))
-		progress_note(w->progress, "what this compile made besides the package is not shared: %s: %s",
+		progress_note(progress_of(s), "what this compile made besides the package is not shared: %s: %s",
 			      err_info(err.code)->name, err.text);
 }
 
 static void leave_shared_build(void *ctx, const struct package *made, const struct err *why)
 {
 	struct shared_build *s = ctx;
-	struct progress *w = s->request.progress;
+	struct progress *w = progress_of(s);
 	struct err err;
 	auto_str char *outcome = NULL;
 	bool is_pushed = false;

@@ -27,14 +27,9 @@ struct shared_build_request {   // borrowed for as long as struct shared_build l
 	unsigned lease_duration_s; // 0 = a minute
 	unsigned timeout_s;        // of the compile; 0 = an hour
 	const struct repository_options *remote;
-	const struct root *kern, *state;
-	struct progress *progress;
-	struct acquire *acquire; // finds what others made
-	// What is to be made:
+	struct acquire *acquire; // finds what others made; its .want says for which kernel, and which modules
 	const struct source *source;
 	enum module_type flavour;
-	const char *release, *build_id, *arch;
-	const struct strv *modules;
 };
 struct shared_build {
 	struct shared_build_request request;

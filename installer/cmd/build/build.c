@@ -23,7 +23,7 @@ static const struct opt opts[] = {
 	  "target kernel release; default: the running one" },
 	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct build_values, arch), ARCH_HELP "that of its headers" },
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct build_values, output), OUTPUT_HELP },
-	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct build_values, job.payload),
+	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct build_values, job.request.payload),
 	  "payload directory of an image; its sources are the default for --source" },
 	{ "matrix", 0, "FILE.json", NULL, OPT_STR, offsetof(struct build_values, matrix),
 	  "build each driver of the file for each of its kernels, see kmodsmith-matrix(7)" },
@@ -32,7 +32,7 @@ static const struct opt opts[] = {
 	  "input" },
 	{ "partial", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, is_partial),
 	  "with --matrix: exit status 0 if at least one pair succeeded, even if others failed" },
-	{ "no-compile", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, job.is_compile_forbidden),
+	{ "no-compile", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, job.request.is_compile_forbidden),
 	  "with --matrix: fail a pair that neither the output nor --from has; a check for completeness" },
 	{ 0 },
 };
@@ -44,6 +44,7 @@ struct build {
 	const char *arch; // of the kernels; NULL = what their headers say
 	struct output output;
 	struct origin origin;
+	struct request request; // as the command line has it, with opened patches
 	struct acquire acquire; // for headers and a builder root missing on the machine
 	struct progress progress;
 };
@@ -60,38 +61,36 @@ static void build_done(struct build *b)
 	acquire_done(&b->acquire);
 	origin_done(&b->origin);
 	output_done(&b->output);
+	strv_done(&b->request.modules);
 	root_done(&b->patches);
 	root_done(&b->state);
 	machine_done(&b->machine);
 }
 
-static int connect_sources(struct build *b, const struct job_values *j, struct err *err)
+static void connect_sources(struct build *b)
 {
 	origin_fetch(&b->origin, &b->state, &b->acquire.fetch);
 	b->acquire.want.arch = b->arch ? b->arch : b->host.arch;
 	b->machine.node.state = &b->state;
 	b->machine.node.progress = &b->progress;
 	b->acquire.node = &b->machine.node;
-	return job_package_manager(j, &b->acquire.package_manager.options, err);
+	b->acquire.request = &b->request;
 }
 
-// All but the source, the modules and the module type.
-static struct compile_request build_request(struct build *b, const struct job_values *j, const char *release,
-					    const struct strv *headers)
+static struct compile_request build_request(struct build *b, const struct request *asked, const char *release)
 {
-	b->acquire.banner = str_eq(release, b->host.release) && !headers->count ? b->host.banner : NULL;
+	b->acquire.banner = str_eq(release, b->host.release) && !asked->headers.count ? b->host.banner : NULL;
 	return (struct compile_request){
+		.asked = asked,
 		.release = release,
 		.arch = b->arch,
 		.banner = b->acquire.banner,
-		.headers = headers,
 		.offer = acquire_headers_offer(&b->acquire),
 		.cores = acquire_core_offer(&b->acquire),
 		.builder = acquire_builder,
 		.builder_ctx = &b->acquire,
 		.node = &b->machine.node,
-		.options = job_build_options(j, &b->patches),
-		.module_key = job_module_key(j),
+		.flavour = asked->flavour,
 		.output = output_layout,
 		.output_ctx = &b->output,
 	};
@@ -104,7 +103,6 @@ struct single_build {
 	struct gpus gpus;
 	struct image_payload carry;
 	char *source; // the payload's sources, or what was downloaded
-	struct strv modules;
 	struct package package;
 	struct compile_report report;
 };
@@ -113,7 +111,6 @@ static void single_build_done(struct single_build *s)
 {
 	package_done(&s->package);
 	compile_report_done(&s->report);
-	strv_done(&s->modules);
 	gpus_done(&s->gpus);
 	free(s->source);
 	image_payload_done(&s->carry);
@@ -123,15 +120,16 @@ static void single_build_done(struct single_build *s)
 
 static int open_carried_source(const struct job_values *j, struct single_build *s, struct err *err)
 {
-	if (j->source)
+	const char *payload = j->request.payload;
+	if (j->request.source)
 		return 0;
-	if (!j->payload)
+	if (!payload)
 		return err_set(err, E_USAGE, "build needs --source PATH, --payload DIR or --matrix FILE.json");
-	if (image_payload_open(j->payload, &s->carry, err) < 0)
+	if (image_payload_open(payload, &s->carry, err) < 0)
 		return -1;
 	s->source = image_payload_source_path(&s->carry);
 	return s->source ? 0 :
-			   err_set(err, E_PAYLOAD, "--payload '%s' has no sources for driver %s", j->payload,
+			   err_set(err, E_PAYLOAD, "--payload '%s' has no sources for driver %s", payload,
 				   s->carry.is.driver);
 }
 
@@ -143,29 +141,27 @@ static int open_single_build(const struct build_values *v, struct single_build *
 	    job_parse_arch(v->arch, &b->arch, err) < 0 ||
 	    machine_open(&j->origin.remote.common, &b->machine, err) < 0 ||
 	    job_state(j, &b->machine, &b->state, err) < 0 || output_init(&b->output, v->output, &b->state, err) < 0 ||
-	    (j->patches && root_init(&b->patches, j->patches, err) < 0))
+	    job_request(j, &b->patches, &b->request, err) < 0)
 		return -1;
 	// Host and GPUs only matter if this machine is the target; a build host may have neither.
 	if (host_read(&b->machine.host, &b->machine.kern, &b->host, err) < 0 ||
 	    gpus_read(&b->machine.kern, &s->gpus, err) < 0 ||
 	    origin_open(&j->origin, &b->machine.host, &b->origin, err) < 0)
 		return -1;
-	return connect_sources(b, j, err) < 0 ? -1 : job_parse_modules(&j->modules, &s->modules, err);
+	connect_sources(b);
+	return 0;
 }
 
 static int build_one(const struct build_values *v, struct single_build *s, struct err *err)
 {
-	const struct job_values *j = &v->job;
 	struct build *b = &s->build;
-	struct compile_request request = build_request(b, j, v->kernel ? v->kernel : b->host.release, &j->headers);
-	request.source_sha256 = j->source_sha256;
-	request.modules = &s->modules;
+	struct compile_request request = build_request(b, &b->request, v->kernel ? v->kernel : b->host.release);
 	request.gpus = &s->gpus;
-	if (job_fetch_source(j, j->source, j->source_sha256, &b->state, &s->source, err) < 0)
+	if (job_fetch_source(&v->job, b->request.source, b->request.source_sha256, &b->state, &s->source, err) < 0)
 		return -1;
-	request.source_path = s->source ? s->source : j->source;
-	if (job_parse_flavour(j, &request.flavour, err) < 0 ||
-	    compile_package(&request, &b->progress, &s->package, &s->report, err) < 0)
+	if (s->source)
+		b->request.source = s->source;
+	if (compile_package(&request, &b->progress, &s->package, &s->report, err) < 0)
 		return -1;
 	return output_finish(&b->output, err);
 }
@@ -255,10 +251,11 @@ static void matrix_build_done(struct matrix_build *l)
 static int check_options(const struct build_values *v, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	const char *twice = j->source        ? "--source" :
-			    j->source_sha256 ? "--source-sha256" :
+	const struct request *r = &j->request;
+	const char *twice = r->source        ? "--source" :
+			    r->source_sha256 ? "--source-sha256" :
 			    j->flavour       ? "--flavour" :
-			    j->headers.count ? "--headers" :
+			    r->headers.count ? "--headers" :
 			    j->modules.count ? "--modules" :
 			    j->patches       ? "--patches" :
 			    v->kernel        ? "--kernel" :
@@ -308,10 +305,13 @@ static int open_matrix_build(const struct build_values *v, struct matrix_build *
 	    read_nodes_file(v, b->arch ? b->arch : b->host.arch, &l->matrix, err) < 0 ||
 	    job_state(&v->job, &b->machine, &b->state, err) < 0 ||
 	    output_init(&b->output, v->output, &b->state, err) < 0 ||
+	    job_request(&v->job, &b->patches, &b->request, err) < 0 ||
 	    (l->matrix.patches && root_init(&b->patches, l->matrix.patches, err) < 0) ||
 	    origin_open(&v->job.origin, &b->machine.host, &b->origin, err) < 0)
 		return -1;
-	return connect_sources(b, &v->job, err) < 0 ? -1 : output_layout(&b->output, &l->layout, err);
+	b->request.options.patches = l->matrix.patches ? &b->patches : NULL;
+	connect_sources(b);
+	return output_layout(&b->output, &l->layout, err);
 }
 
 static int find_in_output(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
@@ -387,7 +387,7 @@ static int find_or_compile(struct matrix_build *l, const struct compile_request 
 		r = fetch_from_source(fetch, i, &want, &key, l->layout, &p);
 		found = BUILD_FETCHED;
 	}
-	if (r == 0 && l->values->job.is_compile_forbidden)
+	if (r == 0 && l->build.request.is_compile_forbidden)
 		return err_set(err, E_NO_PACKAGE, "not in the output nor in any source, and --no-compile is set");
 	if (r < 0 || (r == 0 && compile_package(request, &l->build.progress, &p, &report, err) < 0))
 		return -1;
@@ -399,10 +399,12 @@ static int find_or_compile(struct matrix_build *l, const struct compile_request 
 
 static void build_matrix_pair(struct matrix_build *l, const struct matrix_kernel *k, struct build_pair *pair)
 {
-	struct compile_request request = build_request(&l->build, &l->values->job, k->release, &k->headers);
+	struct request asked = l->build.request;
+	asked.headers = k->headers;
+	asked.modules = l->matrix.modules;
+	asked.flavour = pair->flavour;
+	struct compile_request request = build_request(&l->build, &asked, k->release);
 	request.source = &l->source;
-	request.modules = &l->matrix.modules;
-	request.flavour = pair->flavour;
 	long started = clock_ms();
 	pair->driver = str_dup(l->source.version);
 	pair->why = pair->driver ? matrix_skipped(&l->matrix, pair->driver, k->release) : NULL;
@@ -512,10 +514,10 @@ static int run_build(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct build_values *v = values;
-	const char *lonely = v->nodes                    ? "--nodes" :
-			     v->is_partial               ? "--partial" :
-			     v->job.is_compile_forbidden ? "--no-compile" :
-							   NULL;
+	const char *lonely = v->nodes                            ? "--nodes" :
+			     v->is_partial                       ? "--partial" :
+			     v->job.request.is_compile_forbidden ? "--no-compile" :
+								   NULL;
 	if (v->matrix)
 		return build_matrix(v, err);
 	if (lonely)

@@ -22,20 +22,20 @@ static const struct opt opts[] = {
 struct core_pack {
 	struct machine machine;
 	struct host host;
-	struct root state;
+	struct root state, patches; // patches: never open
 	struct origin origin;
+	struct request request;
 	struct acquire acquire; // for headers and a builder root
 	struct output output;
 	struct progress progress;
-	struct strv modules;
 	char *source; // what was downloaded
 	struct compiled_cores cores;
 	struct oci_descriptor manifests[SOURCE_CORES]; // by key
 };
-#define CORE_PACK_NONE                                                                                       \
-	{                                                                                                    \
-		.machine = MACHINE_NONE, .state = ROOT_NONE, .acquire = ACQUIRE_NONE, .output = OUTPUT_NONE, \
-		.progress = show_progress_log(), .cores = COMPILED_CORES_NONE                                \
+#define CORE_PACK_NONE                                                                                      \
+	{                                                                                                   \
+		.machine = MACHINE_NONE, .state = ROOT_NONE, .patches = ROOT_NONE, .acquire = ACQUIRE_NONE, \
+		.output = OUTPUT_NONE, .progress = show_progress_log(), .cores = COMPILED_CORES_NONE        \
 	}
 
 static void core_pack_done(struct core_pack *p)
@@ -44,7 +44,7 @@ static void core_pack_done(struct core_pack *p)
 		oci_descriptor_done(&p->manifests[i]);
 	compile_cores_done(&p->cores);
 	free(p->source);
-	strv_done(&p->modules);
+	strv_done(&p->request.modules);
 	progress_done(&p->progress);
 	output_done(&p->output);
 	acquire_done(&p->acquire);
@@ -58,7 +58,7 @@ static void core_pack_done(struct core_pack *p)
 static int check_values(const struct values *v, struct err *err)
 {
 	enum module_type flavour;
-	if (!v->job.source)
+	if (!v->job.request.source)
 		return err_set(err, E_USAGE, "pack core needs --source PATH");
 	if (v->job.patches)
 		return err_set(err, E_USAGE, "--patches: no patch changes a core");
@@ -77,36 +77,35 @@ static int open_core_pack(const struct values *v, struct core_pack *p, const cha
 	    host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0 ||
 	    job_state(j, &p->machine, &p->state, err) < 0 || output_init(&p->output, v->output, &p->state, err) < 0 ||
 	    origin_open(&j->origin, &p->machine.host, &p->origin, err) < 0 ||
-	    job_parse_modules(&j->modules, &p->modules, err) < 0)
+	    job_request(j, &p->patches, &p->request, err) < 0)
 		return -1;
 	origin_fetch(&p->origin, &p->state, &p->acquire.fetch);
 	p->acquire.want.arch = *ret_arch ? *ret_arch : p->host.arch;
 	p->machine.node.state = &p->state;
 	p->machine.node.progress = &p->progress;
 	p->acquire.node = &p->machine.node;
-	return job_package_manager(j, &p->acquire.package_manager.options, err);
+	p->acquire.request = &p->request;
+	return 0;
 }
 
 static int compile(const struct values *v, struct core_pack *p, const char *arch, struct err *err)
 {
-	const struct job_values *j = &v->job;
+	struct request *asked = &p->request;
 	const char *release = v->kernel ? v->kernel : p->host.release;
-	p->acquire.banner = str_eq(release, p->host.release) && !j->headers.count ? p->host.banner : NULL;
-	struct compile_request request = { .release = release,
+	p->acquire.banner = str_eq(release, p->host.release) && !asked->headers.count ? p->host.banner : NULL;
+	struct compile_request request = { .asked = asked,
+					   .release = release,
 					   .arch = arch,
 					   .banner = p->acquire.banner,
-					   .source_sha256 = j->source_sha256,
-					   .headers = &j->headers,
 					   .offer = acquire_headers_offer(&p->acquire),
 					   .builder = acquire_builder,
 					   .builder_ctx = &p->acquire,
-					   .modules = &p->modules,
 					   .flavour = MODULE_TYPE_OPEN,
-					   .node = &p->machine.node,
-					   .options = job_build_options(j, NULL) };
-	if (job_fetch_source(j, j->source, j->source_sha256, &p->state, &p->source, err) < 0)
+					   .node = &p->machine.node };
+	if (job_fetch_source(&v->job, asked->source, asked->source_sha256, &p->state, &p->source, err) < 0)
 		return -1;
-	request.source_path = p->source ? p->source : j->source;
+	if (p->source)
+		asked->source = p->source;
 	return compile_cores(&request, &p->progress, &p->cores, err);
 }
 

@@ -263,9 +263,10 @@ extern const struct cmd cmd_agent, cmd_install, cmd_status;
 // No source is asked: everything was staged; parameters that were set by others stay.
 static void use_disk_only(struct job_values *j)
 {
-	j->origin.remote.is_offline = j->is_compile_forbidden = true;
-	j->origin.from = j->share_keys = j->headers = (struct strv){ 0 };
-	j->origin.bundle = j->source = j->source_sha256 = j->share = j->share_role = j->compile_lease = NULL;
+	j->origin.remote.is_offline = j->request.is_compile_forbidden = true;
+	j->origin.from = j->share_keys = j->request.headers = (struct strv){ 0 };
+	j->origin.bundle = j->request.source = j->request.source_sha256 = j->share = j->share_role = j->compile_lease =
+		NULL;
 }
 
 static int add_params(const struct target *target, struct strv *params, struct err *err)
@@ -284,11 +285,11 @@ static int add_params(const struct target *target, struct strv *params, struct e
 // As variables, which an order's driver outranks: a source of another one does not count.
 static void tell_source(struct job_values *j, struct strv *env)
 {
-	if (j->source)
-		strv_add(env, str_fmt("KMODSMITH_SOURCE=%s", j->source));
-	if (j->source_sha256)
-		strv_add(env, str_fmt("KMODSMITH_SOURCE_SHA256=%s", j->source_sha256));
-	j->source = j->source_sha256 = NULL;
+	if (j->request.source)
+		strv_add(env, str_fmt("KMODSMITH_SOURCE=%s", j->request.source));
+	if (j->request.source_sha256)
+		strv_add(env, str_fmt("KMODSMITH_SOURCE_SHA256=%s", j->request.source_sha256));
+	j->request.source = j->request.source_sha256 = NULL;
 }
 
 static int child_arguments(void *ctx, enum agent_work work, const struct target *target, struct launch_words *ret,
@@ -302,17 +303,17 @@ static int child_arguments(void *ctx, enum agent_work work, const struct target 
 	if (work == AGENT_WORK_PROBE) { // the node is cordoned, and nobody uses a GPU
 		strv_add(&ret->args, str_dup("--check-gpus"));
 	} else {
-		for (size_t i = 0; i < v.job.params.count; i++)
-			strv_add(&params, str_dup(v.job.params.items[i]));
+		for (size_t i = 0; i < v.job.request.params.count; i++)
+			strv_add(&params, str_dup(v.job.request.params.items[i]));
 		if (add_params(target, &params, err) < 0)
 			return -1;
 		v.job.driver = (char *)(uintptr_t)target->driver;
 		v.job.flavour = *target->flavour ? (char *)(uintptr_t)target->flavour : NULL;
 		v.job.digest = target->package;
-		v.job.params = params;
+		v.job.request.params = params;
 		tell_source(&v.job, &ret->env);
 		v.job.holders = NULL; // never take a driver that is in use
-		v.job.is_retry = work != AGENT_WORK_REVIVE;
+		v.job.request.is_retry = work != AGENT_WORK_REVIVE;
 	}
 	if (work == AGENT_WORK_STAGE)
 		strv_add(&ret->args, str_dup("--stage"));
@@ -348,7 +349,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	struct node node = m->node;
 	node.state = &state;
 	const struct agent_host host = { .place = { .node = &node,
-						    .params = &v->job.params,
+						    .params = &v->job.request.params,
 						    .trust_dir = v->job.origin.trust_dir,
 						    .is_unverified = v->job.origin.is_unverified },
 					 .boot = boot,

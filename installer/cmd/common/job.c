@@ -19,14 +19,14 @@
 	}
 
 const struct opt source_opts[] = {
-	OPT("source", 's', "PATH|URL", "KMODSMITH_SOURCE", OPT_STR, source,
+	OPT("source", 's', "PATH|URL", "KMODSMITH_SOURCE", OPT_STR, request.source,
 	    "driver source: NVIDIA's directory, a .run file, a checkout or tar of its open source release, Debian's "
 	    ".deb or .tar.xz, or a dkms package; or its URL (http, https, file), with its digest"),
-	OPT("source-sha256", 0, "HEX", "KMODSMITH_SOURCE_SHA256", OPT_STR, source_sha256,
+	OPT("source-sha256", 0, "HEX", "KMODSMITH_SOURCE_SHA256", OPT_STR, request.source_sha256,
 	    "digest that the source must have; a URL needs one"),
 	OPT("flavour", 'f', "auto|open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, flavour,
 	    "which modules; auto decides by the GPUs and the driver branch"),
-	OPT("headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, headers,
+	OPT("headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, request.headers,
 	    "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree"),
 	OPT("builder", 0, "[NAME@]sha256:HEX,...", "KMODSMITH_BUILDER", OPT_SECRETS, origin.builders,
 	    "builder roots (`pack builder`) by digest, where no compiler fits: in that repository, else in --from; no "
@@ -36,12 +36,13 @@ const struct opt source_opts[] = {
 	    "which may fail"),
 	OPT("patches", 0, "DIR", "KMODSMITH_PATCHES", OPT_STR, patches,
 	    "more source patches, see kmodsmith-patches(7)"),
-	OPT("jobs", 'j', "N", "MAX_THREADS", OPT_UINT, jobs,
+	OPT("jobs", 'j', "N", "MAX_THREADS", OPT_UINT, request.options.jobs,
 	    "compilers at once; default: processors, CPU and memory limits"),
-	OPT("timeout", 0, "SECONDS", NULL, OPT_UINT, timeout_s, "deadline of the compile; default 3600"),
-	OPT("allow-rt", 0, NULL, NULL, OPT_FLAG, is_rt_allowed,
+	OPT("timeout", 0, "SECONDS", NULL, OPT_UINT, request.options.timeout_s,
+	    "deadline of the compile; default 3600"),
+	OPT("allow-rt", 0, NULL, NULL, OPT_FLAG, request.options.is_rt_allowed,
 	    "compile for a PREEMPT_RT kernel although NVIDIA refuses it"),
-	OPT("no-cache", 0, NULL, "KMODSMITH_NO_CACHE", OPT_FLAG, is_cache_off,
+	OPT("no-cache", 0, NULL, "KMODSMITH_NO_CACHE", OPT_FLAG, request.options.is_cache_off,
 	    "compile everything again and alone: without fork servers, cached objects and conftest results"),
 	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
 	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
@@ -74,30 +75,30 @@ const struct opt job_opts[] = {
 	    "driver version; `install` and `plan` also take a branch, such as 535, or latest: the newest that the "
 	    "store or --from has for this kernel; default: that of --package or --source"),
 	OPT("digest", 0, "sha256:HEX", NULL, OPT_STR, digest, "exactly this package, and no other of the same driver"),
-	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
+	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, request.params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
 	OPT("host-driver", 0, "use|replace|fail", "KMODSMITH_HOST_DRIVER", OPT_STR, host_driver,
 	    "what to do with a driver that something else installed on this host and that is not the requested one; "
 	    "default fail"),
-	OPT("from-vfio", 0, NULL, "KMODSMITH_FROM_VFIO", OPT_FLAG, is_from_vfio,
+	OPT("from-vfio", 0, NULL, "KMODSMITH_FROM_VFIO", OPT_FLAG, request.is_from_vfio,
 	    "unbind GPUs from vfio-pci that no virtual machine has open; without it they are left alone"),
 	OPT("reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, reuse, REUSE_HELP),
-	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
-	OPT("allow-unproven", 0, NULL, "KMODSMITH_ALLOW_UNPROVEN", OPT_FLAG, is_unproven_allowed,
+	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, request.is_compile_forbidden, "use packages only"),
+	OPT("allow-unproven", 0, NULL, "KMODSMITH_ALLOW_UNPROVEN", OPT_FLAG, request.is_unproven_allowed,
 	    "replace a driver that works although nothing could be compared with this kernel (E_UNPROVEN)"),
-	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
+	OPT("retry", 0, NULL, NULL, OPT_FLAG, request.is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|auto|none", "KMODSMITH_EXPORT", OPT_STR, export,
 	    "where others find the driver's user space; auto, the default of init and its agent: where it is now, "
 	    "else " DRIVER_ROOT_DEFAULT " if there is some; default: where it is now"),
-	OPT("payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, payload,
+	OPT("payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, request.payload,
 	    "user space and sources that an image carries (`pack payload --output dir:DIR`); its driver is the "
 	    "default"),
-	OPT("cdi", 0, "FILE|none", "KMODSMITH_CDI", OPT_STR, cdi,
+	OPT("cdi", 0, "FILE|none", "KMODSMITH_CDI", OPT_STR, request.cdi,
 	    "CDI specification for container runtimes; default: " CDI_FILE
 	    " for init and its agent, else where it is now"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in; default the host's root"),
-	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
+	OPT("imex-channels", 0, "N", NULL, OPT_UINT, request.imex_channels, "make N IMEX channel nodes; default none"),
 	OPT("load-timeout", 0, "SECONDS", NULL, OPT_UINT, load_timeout_s,
 	    "deadline of one load, after which the kernel counts as stuck (E_WEDGED); default 300"),
 	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
@@ -108,7 +109,7 @@ const struct opt job_opts[] = {
 	    "only whether the modules and nodes are there; default: as far as the node has user space"),
 	OPT("gpu-timeout", 0, "SECONDS", NULL, OPT_UINT, gpu_timeout_s,
 	    "deadline of the start of one GPU (E_GPU_PENDING); default 120"),
-	OPT("allow-missing-gpus", 0, "N", "KMODSMITH_ALLOW_MISSING_GPUS", OPT_UINT, allowed_missing_gpus,
+	OPT("allow-missing-gpus", 0, "N", "KMODSMITH_ALLOW_MISSING_GPUS", OPT_UINT, request.gpus.allowed_missing,
 	    "how many GPUs may be broken on a node that is ready all the same; default 0"),
 	{ .help = "The driver on this machine" },
 };
@@ -145,22 +146,6 @@ int job_check_path(const char *what, const char *path, bool is_dir_allowed, stru
 	return st.st_size ? 0 : err_set(err, E_ARCHIVE, "%s: '%s' is empty", what, path);
 }
 
-struct build_options job_build_options(const struct job_values *values, const struct root *patches)
-{
-	return (struct build_options){ .patches = patches && patches->fd >= 0 ? patches : NULL,
-				       .jobs = values->jobs,
-				       .timeout_s = values->timeout_s,
-				       .is_rt_allowed = values->is_rt_allowed,
-				       .is_cache_off = values->is_cache_off };
-}
-
-struct module_key job_module_key(const struct job_values *values)
-{
-	return (struct module_key){ .key = values->module_key,
-				    .cert = values->module_cert,
-				    .password = getenv("KMODSMITH_KEY_PASSWORD") };
-}
-
 int job_check_module_key(const struct job_values *values, struct err *err)
 {
 	return !values->module_key == !values->module_cert ?
@@ -170,18 +155,19 @@ int job_check_module_key(const struct job_values *values, struct err *err)
 
 int job_check_inputs(const struct job_values *values, struct err *err)
 {
+	const struct request *request = &values->request;
 	if (job_check_module_key(values, err) < 0)
 		return -1;
-	for (size_t i = 0; i < values->headers.count; i++)
-		if (job_check_path("--headers", values->headers.items[i], false, err) < 0)
+	for (size_t i = 0; i < request->headers.count; i++)
+		if (job_check_path("--headers", request->headers.items[i], false, err) < 0)
 			return -1;
-	bool is_url = source_url_is(values->source);
-	if (values->source && (is_url ? source_url_check("--source", values->source, values->source_sha256, err) :
-					job_check_path("--source", values->source, true, err)) < 0)
+	bool is_url = source_url_is(request->source);
+	if (request->source && (is_url ? source_url_check("--source", request->source, request->source_sha256, err) :
+					 job_check_path("--source", request->source, true, err)) < 0)
 		return -1;
-	if (values->source_sha256 && !digest_is_hex(values->source_sha256))
+	if (request->source_sha256 && !digest_is_hex(request->source_sha256))
 		return err_set(err, E_USAGE, "--source-sha256 '%s' is not a digest: expected 64 digits of 0-9 and a-f",
-			       values->source_sha256);
+			       request->source_sha256);
 	if (values->digest && (!str_starts(values->digest, "sha256:") || !digest_is_hex(values->digest + 7)))
 		return err_set(err, E_USAGE, "--digest '%s' is not sha256: and 64 digits of 0-9 and a-f",
 			       values->digest);
@@ -410,35 +396,46 @@ static int open_job_repositories(void *ctx, const struct root *state, struct fet
 static int fetch_job_source(void *ctx, const struct root *state, char **ret, struct err *err)
 {
 	const struct job *j = ctx;
-	const struct job_values *v = j->values;
-	return job_fetch_source(v, v->source, v->source_sha256, state, ret, err);
+	return job_fetch_source(j->values, j->request.source, j->request.source_sha256, state, ret, err);
+}
+
+int job_request(const struct job_values *v, struct root *patches, struct request *ret, struct err *err)
+{
+	*ret = v->request;
+	ret->driver = v->driver;
+	ret->digest = v->digest && str_starts(v->digest, "sha256:") ? v->digest + strlen("sha256:") : v->digest;
+	ret->is_named = v->origin.package;
+	ret->module_key = (struct module_key){ .key = v->module_key,
+					       .cert = v->module_cert,
+					       .password = getenv("KMODSMITH_KEY_PASSWORD") };
+	if (job_parse_modules(&v->modules, &ret->modules, err) < 0 ||
+	    (v->patches && root_init(patches, v->patches, err) < 0) || job_parse_flavour(v, &ret->flavour, err) < 0 ||
+	    job_package_manager(v, &ret->package_manager, err) < 0 || job_parse_reuse(v->reuse, &ret->reuse, err) < 0)
+		return -1;
+	ret->options.patches = v->patches ? patches : NULL;
+	return 0;
 }
 
 static int parse_job_words(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	struct session_request *r = &j->request;
-	if (job_check_driver(v->driver, err) < 0 || job_parse_modules(&v->modules, &j->modules, err) < 0 ||
-	    machine_open(&v->origin.remote.common, &j->machine, err) < 0 ||
-	    machine_open_dev(&j->machine, v->dev_root, err) < 0 ||
-	    (v->patches && root_init(&j->patches, v->patches, err) < 0) || job_parse_flavour(v, &r->flavour, err) < 0)
+	struct request *r = &j->request;
+	if (job_check_driver(v->driver, err) < 0 || machine_open(&v->origin.remote.common, &j->machine, err) < 0 ||
+	    machine_open_dev(&j->machine, v->dev_root, err) < 0 || job_request(v, &j->patches, r, err) < 0)
 		return -1;
-	r->is_from_vfio = v->is_from_vfio || root_exists(&j->machine.host, JOB_FROM_VFIO);
-	r->host_driver = HOST_FAIL;
+	r->is_from_vfio = r->is_from_vfio || root_exists(&j->machine.host, JOB_FROM_VFIO);
 	if (v->host_driver && !host_policy_parse(v->host_driver, &r->host_driver))
 		return err_set(err, E_USAGE, "--host-driver '%s' is not one of use, replace, fail", v->host_driver);
-	if (job_package_manager(v, &r->package_manager, err) < 0 ||
-	    job_parse_holders(v->holders, &r->holders, err) < 0 ||
-	    job_parse_gpu_check(v->gpu_check, &r->gpus, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
+	if (job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_gpu_check(v->gpu_check, &r->gpus, err) < 0)
 		return -1;
-	return v->cdi ? cdi_spec_file_check(v->cdi, err) : 0;
+	return r->cdi ? cdi_spec_file_check(r->cdi, err) : 0;
 }
 
 // Whether driver and source, or driver and package, were named together, and which counts if not. In a file or in the
 // environment one of them may be old, so only what was typed is an error.
 static void compare_origins(struct job *j)
 {
-	struct session_request *r = &j->request;
+	struct request *r = &j->request;
 	const enum opt_source driver = entry_source_of("driver"), source = entry_source_of("source");
 	bool is_ordered = j->values->is_ordered, has_driver = r->driver || r->branch;
 	r->is_source_spare = r->source && has_driver && (is_ordered || driver > source);
@@ -447,50 +444,27 @@ static void compare_origins(struct job *j)
 	r->is_driver_typed = driver == OPT_FLAGS;
 }
 
-static void fill_job_request(struct job *j)
+// What depends on the command, and deadlines as they count.
+static void complete_request(struct job *j)
 {
+	static char cdi_default[] = CDI_FILE;
 	const struct job_values *v = j->values;
-	struct session_request *r = &j->request;
-	r->node = &j->machine.node;
-	r->options = job_build_options(v, &j->patches);
+	struct request *r = &j->request;
 	bool is_latest = str_eq(v->driver, "latest");
 	bool is_branch = v->driver && *v->driver && strspn(v->driver, "0123456789") == strlen(v->driver);
-	r->driver = v->has_branch && (is_latest || is_branch) ? NULL : v->driver;
-	r->branch = r->driver || !v->driver ? NULL : is_latest ? "" : v->driver;
-	r->digest = v->digest && str_starts(v->digest, "sha256:") ? v->digest + strlen("sha256:") : v->digest;
-	r->modules = &j->modules;
-	r->params = &v->params;
-	r->headers = &v->headers;
-	r->source = v->source;
-	r->source_sha256 = v->source_sha256;
-	r->payload = v->payload;
-	r->is_named = v->origin.package;
+	if (v->has_branch && (is_latest || is_branch)) {
+		r->driver = NULL;
+		r->branch = is_latest ? "" : v->driver;
+	}
 	bool is_auto = str_eq(v->export, JOB_AUTO);
 	r->driver_root = is_auto ? NULL : v->export;
 	r->driver_root_default = is_auto || v->is_export_default ? DRIVER_ROOT_DEFAULT : NULL;
-	r->cdi = v->cdi ? v->cdi : v->is_cdi_default ? CDI_FILE : NULL;
-	r->imex_channels = v->imex_channels;
+	if (!r->cdi && v->is_cdi_default)
+		r->cdi = cdi_default;
 	r->load_timeout_ms = v->load_timeout_s ? job_unload_timeout_ms(v->load_timeout_s) : 0;
 	r->unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s);
 	r->holders_timeout_ms = holders_wait_deadline_ms(r->holders, v->holders_timeout_s);
 	r->gpus.timeout_ms = v->gpu_timeout_s ? job_unload_timeout_ms(v->gpu_timeout_s) : 0;
-	r->gpus.allowed_missing = v->allowed_missing_gpus;
-	r->is_compile_forbidden = v->is_compile_forbidden;
-	r->is_unproven_allowed = v->is_unproven_allowed;
-	r->module_key = job_module_key(v);
-	r->is_retry = v->is_retry;
-	r->is_stage = v->is_stage;
-	r->is_payload_elsewhere = v->is_payload_elsewhere;
-	r->has_daemons = v->is_keeping;
-	r->trust_dir = v->origin.trust_dir;
-	r->is_unverified = v->origin.is_unverified;
-	r->progress = v->progress ? *v->progress : show_progress_log();
-	r->check_inputs = check_job_inputs;
-	r->blame = entry_add_origin;
-	r->open_state = open_job_state;
-	r->open_repositories = open_job_repositories;
-	r->fetch_source = source_url_is(v->source) ? fetch_job_source : NULL;
-	r->ctx = j;
 	compare_origins(j);
 }
 
@@ -500,15 +474,27 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	ret->values = values;
 	if (parse_job_words(ret, err) < 0)
 		return -1;
-	fill_job_request(ret);
-	return session_open(&ret->request, is_change, &ret->session, err);
+	complete_request(ret);
+	ret->caller = (struct session_caller){
+		.node = &ret->machine.node,
+		.progress = values->progress ? *values->progress : show_progress_log(),
+		.trust_dir = values->origin.trust_dir,
+		.is_unverified = values->origin.is_unverified,
+		.blame = entry_add_origin,
+		.check_inputs = check_job_inputs,
+		.open_state = open_job_state,
+		.open_repositories = open_job_repositories,
+		.fetch_source = source_url_is(ret->request.source) ? fetch_job_source : NULL,
+		.ctx = ret,
+	};
+	return session_open(&ret->caller, &ret->request, is_change, &ret->session, err);
 }
 
 void job_done(struct job *j)
 {
 	session_done(&j->session);
 	origin_done(&j->origin);
-	strv_done(&j->modules);
+	strv_done(&j->request.modules);
 	root_done(&j->patches);
 	machine_done(&j->machine);
 }
@@ -516,16 +502,9 @@ void job_done(struct job *j)
 static int open_share(struct job *j, struct shared_build *ret, struct err *err)
 {
 	struct session *s = &j->session;
-	const struct shared_build_request request = { .kern = &j->machine.kern,
-						      .state = &s->state,
-						      .progress = &s->progress,
-						      .acquire = &s->acquire,
+	const struct shared_build_request request = { .acquire = &s->acquire,
 						      .source = &s->source,
-						      .flavour = s->plan.flavour,
-						      .release = s->facts.host.release,
-						      .build_id = s->facts.host.build_id,
-						      .arch = s->facts.host.arch,
-						      .modules = &j->modules };
+						      .flavour = s->plan.flavour };
 	return share_open(j->values, &j->origin, request, ret, err);
 }
 

@@ -8,31 +8,22 @@
 
 struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
-	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
-	char *package, *bundle, *trust_dir; // where packages come from
-	char *digest;                       // of the requested package's manifest; NULL = any
-	char *module_key, *module_cert;     // see job_module_key()
-	char *store_limit, *holders, *host_driver, *reuse, *gpu_check;
-	struct strv from;
-	struct strv headers, headers_repositories, modules, params;
-	char *host_repositories, *headers_archive;
-	char *share, *compile_lease, *kubeconfig; // see cluster/shared_build/
+	struct request request; // what needs no reading; job_open() copies it, and adds what these texts say:
+	char *driver, *flavour, *digest;
+	struct strv modules, headers_repositories;
+	char *holders, *host_driver, *reuse, *gpu_check, *host_repositories, *patches;
+	char *export; // directory, JOB_AUTO, "none"; NULL = as the command does
+	char *module_key, *module_cert;
+	char *state_dir, *dev_root, *store_limit, *headers_archive;
+	char *share, *share_role, *compile_lease, *kubeconfig; // see cluster/shared_build/
 	struct strv share_keys;
-	char *share_role;
 	unsigned lease_duration_s;
-	unsigned jobs, timeout_s, imex_channels, load_timeout_s, unload_timeout_s, holders_timeout_s;
-	unsigned gpu_timeout_s, allowed_missing_gpus;
-	char *payload;          // directory in an image
-	char *export;           // directory, JOB_AUTO, "none"; NULL = as the command does
-	bool is_export_default; // the command exports if there is something to export
-	char *cdi;              // file, "none"; NULL = as the command does
-	bool is_cdi_default;    // the command writes a CDI specification
-	bool is_keeping;        // the command starts the driver's daemons
-	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry, is_stage, is_from_vfio;
+	unsigned load_timeout_s, unload_timeout_s, holders_timeout_s, gpu_timeout_s;
+	bool is_export_default;          // the command exports if there is something to export
+	bool is_cdi_default;             // the command writes a CDI specification
 	const struct progress *progress; // NULL = show_progress_log()
 	bool is_ordered; // driver is what the agent said, and not typed: a source of another one does not count
-	bool is_payload_elsewhere; // the user space is in an image that is not here: neither it nor its firmware counts
-	bool has_branch;           // driver may be a branch ("535") or "latest": the newest that there is a package of
+	bool has_branch; // driver may be a branch ("535") or "latest": the newest that there is a package of
 };
 // As --from-vfio: the driver manager writes it, by the operator's label. It is gone after a reboot.
 #define JOB_FROM_VFIO "run/kmodsmith/from-vfio"
@@ -47,9 +38,9 @@ struct job {
 	const struct job_values *values;
 	struct machine machine;
 	struct root patches;
-	struct strv modules; // full names
 	struct origin origin;
-	struct session_request request; // session points to it: a job must not be moved
+	struct request request; // session points to it, and to caller: a job must not be moved
+	struct session_caller caller;
 	struct session session;
 };
 
@@ -84,8 +75,9 @@ void job_temp_state_done(struct job_temp_state *s);
 int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
 #define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
 int job_check_module_key(const struct job_values *values, struct err *err); // E_USAGE: half of it
-struct build_options job_build_options(const struct job_values *values, const struct root *patches); // as far as open
-struct module_key job_module_key(const struct job_values *values); // .key NULL = modules stay unsigned
+// What the request of each command that compiles has besides: the texts are read, the patches opened, the password
+// taken. The caller frees ret->modules.
+int job_request(const struct job_values *values, struct root *patches, struct request *ret, struct err *err);
 // Checks the files that options name, before any work is done: E_USAGE for the wrong kind of file.
 int job_check_inputs(const struct job_values *values, struct err *err);
 int job_check_path(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages

@@ -59,7 +59,7 @@ int share_open(const struct job_values *values, const struct origin *origin, str
 	request.lease = values->compile_lease;
 	request.kubeconfig = values->kubeconfig;
 	request.lease_duration_s = values->lease_duration_s;
-	request.timeout_s = values->timeout_s;
+	request.timeout_s = values->request.options.timeout_s;
 	request.remote = &origin->remote.options;
 	return shared_build_open(&request, ret, err) < 0 ? -1 : 1;
 }

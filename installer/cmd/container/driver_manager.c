@@ -263,7 +263,7 @@ static int open_job(struct manager *m, struct job *job, struct err *err)
 	struct job_values *v = &m->v->job;
 	str_set(&v->holders, "wait"); // checked once the next driver is ready
 	v->is_export_default = true;
-	v->is_keeping = !m->v->is_without_daemons;
+	v->request.has_daemons = !m->v->is_without_daemons;
 	if (job_open(v, false, job, err) == 0)
 		return 0;
 	if (err->code != E_HOST_DRIVER)
@@ -336,8 +336,8 @@ static void reload_missing_modules(const struct manager *m)
 	struct err why;
 	v.driver = m->facts.loaded.version;
 	v.flavour = (char *)(uintptr_t)module_type_name(m->facts.loaded.flavour);
-	v.source = v.digest = v.origin.package = NULL;
-	v.is_retry = true;
+	v.request.source = v.digest = v.origin.package = NULL;
+	v.request.is_retry = true;
 	if (job_open(&v, true, &job, &why) < 0 || job_apply(&job, &status, &why) < 0)
 		log_warn("driver %s is partly loaded, and its other modules could not be reloaded: %s", v.driver,
 			 why.text);
@@ -540,8 +540,8 @@ static int prove_next_driver(void *ctx, const json_t *own, const json_t *next, s
 	struct job_values *v = &m->v->job;
 	v->progress = m->is_known ? &quiet : NULL;
 	v->is_ordered = !str_eq(v->driver, carried); // our image carries user space and sources of another one
-	v->is_payload_elsewhere = v->is_ordered;
-	v->is_stage = true;
+	v->request.is_payload_elsewhere = v->is_ordered;
+	v->request.is_stage = true;
 	v->is_export_default = true;
 	str_set(&v->host_driver, "replace");
 	int r = job_open(v, false, &job, err);

@@ -150,20 +150,18 @@ static int check_toolkit_image(const struct dtk_builder *t, struct err *err)
 static int compile_request_here(struct dtk_builder *t, struct err *err)
 {
 	const struct dtk_request *r = &t->request;
-	static const struct strv none;
 	auto_root struct root patches = ROOT_NONE;
 	auto_package struct package package = PACKAGE_NONE;
 	auto_compile_report struct compile_report report = { 0 };
 	auto_str char *path = str_fmt("kmodsmith/source/%s", r->source), *source = root_path(&t->shared, path);
+	struct request asked = {
+		.source = source, .source_sha256 = r->source_sha256, .modules = r->modules, .options = r->options
+	};
 	struct compile_request request = {
+		.asked = &asked,
 		.release = r->kernel,
 		.banner = t->host.banner,
-		.source_path = source,
-		.source_sha256 = r->source_sha256,
-		.headers = &none,
-		.modules = &r->modules,
 		.node = &t->machine.node,
-		.options = r->options,
 		.output = open_output,
 		.output_ctx = t,
 	};
@@ -171,7 +169,7 @@ static int compile_request_here(struct dtk_builder *t, struct err *err)
 		return err_set(err, E_CONFIG, "the request's flavour is '%s'", r->flavour);
 	if (r->patches && root_sub(&t->shared, "kmodsmith/patches", &patches, err) < 0)
 		return -1;
-	request.options.patches = r->patches ? &patches : NULL;
+	asked.options.patches = r->patches ? &patches : NULL;
 	return compile_package(&request, &t->watch, &package, &report, err);
 }
 
@@ -353,10 +351,10 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 				   .source = last_name(s->source),
 				   .source_sha256 = str_dup(j->session.source.digest),
 				   .patches = v->patches ? str_dup(patches) : NULL,
-				   .options = job_build_options(v, NULL),
+				   .options = j->request.options,
 				   .attempt = 1 };
-	for (size_t i = 0; i < j->modules.count; i++)
-		strv_add(&r->modules, str_dup(j->modules.items[i]));
+	for (size_t i = 0; i < j->request.modules.count; i++)
+		strv_add(&r->modules, str_dup(j->request.modules.items[i]));
 	auto_fd int fd = file_open_arg(s->inputs.program, O_RDONLY, err);
 	if (fd < 0 || digest_file(fd, s->inputs.program, program, err) < 0)
 		return -1;
@@ -493,7 +491,7 @@ static int open_interface(struct job *job, const struct root *work, struct root 
 	const struct plan *plan = &job->session.plan;
 	auto_source struct source source = { .root = ROOT_NONE };
 	auto_str char *carried = NULL;
-	const char *named = job->values->source, *path = job->session.source_path;
+	const char *named = job->request.source, *path = job->session.source_path;
 	if (!path && named && !strstr(named, "://")) // that is not opened where a package fits
 		path = named;
 	if (!path && acquire_payload_source(&job->session.acquire, plan->driver, &carried, err) < 0)

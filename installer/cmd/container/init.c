@@ -143,18 +143,18 @@ static int request_for_agent(struct job_values *v, struct err *err)
 	if (r < 0)
 		return -1;
 	struct service_agent_request request = {
-		.driver = v->driver, .flavour = v->flavour, .digest = v->digest, .source = v->source
+		.driver = v->driver, .flavour = v->flavour, .digest = v->digest, .source = v->request.source
 	};
 	service_agent_request(r > 0 ? &last : NULL, &f.loaded, &request);
 	v->is_ordered = true;
 	str_set(&v->driver, request.driver);
 	str_set(&v->flavour, request.flavour);
 	str_set(&v->digest, request.digest);
-	str_set(&v->source, request.source);
+	str_set(&v->request.source, request.source);
 	if (r > 0)
-		target_params(&last, &v->params);
+		target_params(&last, &v->request.params);
 	target_done(&last);
-	return v->driver || v->source || v->payload || v->origin.package;
+	return v->driver || v->request.source || v->request.payload || v->origin.package;
 }
 
 // Gets the options as typed, before this start changes them.
@@ -176,7 +176,7 @@ static int open_agent(struct values *v, struct init_start *s, struct err *err)
 	static char is_auto[] = JOB_AUTO, cdi[] = CDI_FILE;
 	struct values of_agent = *v;
 	of_agent.job.export = v->job.export ? v->job.export : is_auto;
-	of_agent.job.cdi = v->job.cdi ? v->job.cdi : cdi;
+	of_agent.job.request.cdi = v->job.request.cdi ? v->job.request.cdi : cdi;
 	opt_words(passed_on, &of_agent, &cmd_agent, &words.args, &words.env);
 	service_child_open("the agent", &words, &s->agent);
 	int r = request_for_agent(&v->job, err);
@@ -206,9 +206,9 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 	v->job.progress = &s->watch;
 	v->job.is_export_default = true;
 	v->job.is_cdi_default = !v->is_operator;
-	v->job.is_keeping = !v->is_without_daemons;
+	v->job.request.has_daemons = !v->is_without_daemons;
 	auto_daemon_request struct daemon_request request = { 0 };
-	if ((v->job.is_keeping && daemon_request_read(environ, &request, err) < 0) ||
+	if ((v->job.request.has_daemons && daemon_request_read(environ, &request, err) < 0) ||
 	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
 	    serve_child_open(&v->listen, passed_on, v, &s->server, err) < 0 || open_agent(v, s, err) < 0 ||
 	    (v->is_operator && gpu_operator_begin(&s->gpu_operator_pod, &s->machine.host, err) < 0))
@@ -327,8 +327,9 @@ static void tell_daemons(void *ctx, bool is_well)
 // Whether there is any source of packages for them (R-F1).
 static bool is_prebuilding(const struct values *v)
 {
-	const struct job_values *j = &v->job;
-	return !v->is_without_watch && (j->source || j->payload || j->origin.from.count || j->origin.bundle);
+	const struct origin_values *origin = &v->job.origin;
+	const struct request *r = &v->job.request;
+	return !v->is_without_watch && (r->source || r->payload || origin->from.count || origin->bundle);
 }
 
 // A failure to prebuild for other kernels must not stop the service.
@@ -374,7 +375,7 @@ static void make_own_nodes(const struct init_start *s)
 	auto_devices struct devices d = { 0 };
 	struct err why;
 	const struct machine *m = &s->machine;
-	if (devices_want(&m->kern, s->values->job.imex_channels, &d, &why) < 0 ||
+	if (devices_want(&m->kern, s->values->job.request.imex_channels, &d, &why) < 0 ||
 	    devices_apply(&m->kern, &m->sys, false, &d, &why) < 0)
 		log_warn("nvidia-smi may fail in this container, whose own /dev lacks device nodes: %s", why.text);
 	else if (d.changes)
@@ -440,7 +441,7 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 		parts[count++] = s->xid_part;
 	if (has_driver && s->has_hold)
 		parts[count++] = service_hold_part(&s->hold);
-	if (has_driver && s->values->job.is_keeping)
+	if (has_driver && s->values->job.request.has_daemons)
 		return service_daemons_run(&daemons, parts, count, signals, err);
 	if (has_driver)
 		tell_daemons(s, true);
@@ -455,7 +456,8 @@ static void drop_rights(const struct init_start *s)
 	struct err why;
 	auto_str char *dropped = NULL;
 	const struct values *v = s->values;
-	bool may_compile = is_prebuilding(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
+	const struct request *asked = &v->job.request;
+	bool may_compile = is_prebuilding(v) && (asked->source || asked->payload) && !asked->is_compile_forbidden;
 	if (v->is_privileged || v->is_agent)
 		return;
 	unsigned uses = (s->has_hold ? CAPABILITY_DRIVER : 0) | (may_compile || s->has_hold ? CAPABILITY_COMPILE : 0);

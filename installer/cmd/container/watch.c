@@ -32,13 +32,14 @@ static const struct opt opts[] = {
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct watch_values, is_gated),
 	  "keep /run/kmodsmith/reboot-blocked while a kernel that may start next has no package" },
 	{ "no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG,
-	  offsetof(struct watch_values, job.is_compile_forbidden), "use packages only" },
+	  offsetof(struct watch_values, job.request.is_compile_forbidden), "use packages only" },
 	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct watch_values, job.reuse),
 	  REUSE_HELP },
-	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.is_retry), "retry what failed before" },
+	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.request.is_retry),
+	  "retry what failed before" },
 	{ "store-limit", 0, "BYTES", "KMODSMITH_STORE_LIMIT", OPT_STR, offsetof(struct watch_values, job.store_limit),
 	  STORE_LIMIT_HELP },
-	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.payload),
+	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.request.payload),
 	  "the driver and the sources that an image carries" },
 	{ "nfd-labels", 0, NULL, "KMODSMITH_NFD_LABELS", OPT_FLAG, offsetof(struct watch_values, has_labels),
 	  NFD_LABELS_HELP },
@@ -87,7 +88,6 @@ struct once {
 	struct facts facts;
 	struct root state, patches;
 	int lock;
-	struct strv modules;
 	struct image_payload carry;
 	struct origin origin;
 	struct fetch fetch;
@@ -95,7 +95,8 @@ struct once {
 	struct progress progress;
 	char *source;        // of what an image carries
 	char *source_driver; // version of the named source
-	struct prebuild_request request;
+	struct request request;
+	struct prebuild_scope scope;
 	struct prebuild prebuild;
 	struct shared_build share; // of the current compile
 };
@@ -107,7 +108,7 @@ static void once_done(struct once *o)
 	origin_done(&o->origin);
 	image_payload_done(&o->carry);
 	journal_done(&o->journal);
-	strv_done(&o->modules);
+	strv_done(&o->request.modules);
 	facts_done(&o->facts);
 	progress_done(&o->progress);
 	free(o->source);
@@ -131,45 +132,37 @@ static int open_once(const struct watch_values *v, struct once *o, struct err *e
 		return 0;
 	o->lock = node_lock_take(&o->machine.host, NODE_LOCK_PREBUILD, err);
 	if (o->lock < 0 || job_state(j, &o->machine, &o->state, err) < 0 ||
-	    (j->patches && root_init(&o->patches, j->patches, err) < 0) ||
 	    journal_find(&o->machine.host, &o->state, &o->journal, err) < 0 ||
 	    origin_open(&j->origin, &o->machine.host, &o->origin, err) < 0 || share_check(j, &o->origin, err) < 0 ||
-	    (j->payload && image_payload_open(j->payload, &o->carry, err) < 0))
+	    job_request(j, &o->patches, &o->request, err) < 0 ||
+	    (o->request.payload && image_payload_open(o->request.payload, &o->carry, err) < 0))
 		return -1;
 	origin_fetch(&o->origin, &o->state, &o->fetch);
-	return job_parse_modules(&j->modules, &o->modules, err) < 0 ? -1 : 1;
+	return 1;
 }
 
 // Read from the beginning of the archive; a source that does not show it there is unpacked.
-static int read_source_driver(const struct job_values *j, struct once *o, struct err *err)
+static int read_source_driver(struct once *o, struct err *err)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_source struct source source = { .root = ROOT_NONE };
 	if (scratch_make(&o->state, "source", &work, err) < 0)
 		return -1;
-	const char *path = o->source ? o->source : j->source;
+	const char *path = o->request.source;
 	int r = source_peek(path, &work.root, &source, err);
-	if (r < 0 || (r == 0 && source_open(path, j->source_sha256, &work.root, &source, err) < 0))
+	if (r < 0 || (r == 0 && source_open(path, o->request.source_sha256, &work.root, &source, err) < 0))
 		return -1;
 	o->source_driver = str_dup(source.version);
 	return 0;
 }
 
 // No user waits for this: if the nodes cannot agree on one of them, each compiles.
-static const struct compile_gate *share(void *ctx, const struct prebuild_order *order)
+static const struct compile_gate *share(void *ctx, struct acquire *acquire, const struct source *source,
+					enum module_type flavour)
 {
 	struct once *o = ctx;
 	struct err why;
-	const struct shared_build_request request = { .kern = &o->machine.kern,
-						      .state = &o->state,
-						      .progress = &o->progress,
-						      .acquire = order->acquire,
-						      .source = order->source,
-						      .flavour = order->flavour,
-						      .release = order->release,
-						      .build_id = order->build_id,
-						      .arch = order->arch,
-						      .modules = &o->modules };
+	const struct shared_build_request request = { .acquire = acquire, .source = source, .flavour = flavour };
 	shared_build_done(&o->share);
 	int r = share_open(&o->values->job, &o->origin, request, &o->share, &why);
 	if (r < 0)
@@ -177,43 +170,44 @@ static const struct compile_gate *share(void *ctx, const struct prebuild_order *
 	return r > 0 ? &o->share.gate : NULL;
 }
 
-static int fill_prebuild_request(const struct watch_values *v, struct once *o, struct err *err)
+// The driver, and where it would be compiled from.
+static int choose_driver(struct once *o, struct err *err)
 {
-	const struct job_values *j = &v->job;
-	struct prebuild_request *w = &o->request;
-	if (job_check_driver(j->driver, err) < 0 ||
-	    job_fetch_source(j, j->source, j->source_sha256, &o->state, &o->source, err) < 0)
+	struct request *r = &o->request;
+	bool has_source = r->source;
+	if (job_check_driver(r->driver, err) < 0 ||
+	    job_fetch_source(&o->values->job, r->source, r->source_sha256, &o->state, &o->source, err) < 0)
 		return -1;
-	if (!j->driver && j->source && read_source_driver(j, o, err) < 0)
+	if (o->source)
+		r->source = o->source;
+	if (!r->driver && has_source && read_source_driver(o, err) < 0)
 		return -1;
-	*w = (struct prebuild_request){ .modules = &o->modules,
-					.source_sha256 = j->source_sha256,
-					.headers = v->kernels.count == 1 ? &j->headers : NULL, // they are of one kernel
-					.only = &v->kernels,
-					.roots = &v->next_roots,
-					.options = job_build_options(j, &o->patches),
-					.limit = v->limit ? v->limit : PREBUILD_LIMIT,
-					.module_key = job_module_key(j),
-					.is_compile_forbidden = j->is_compile_forbidden,
-					.is_gated = v->is_gated,
-					.is_retry = j->is_retry,
-					.share = share,
-					.share_ctx = o };
-	const struct prebuild_drivers known = { .requested = j->driver,
+	const struct prebuild_drivers known = { .requested = r->driver,
 						.of_source = o->source_driver,
 						.of_image = o->carry.is.driver,
 						.loaded = &o->facts.loaded,
 						.last_good = o->journal.last_good.version };
-	if (!w->options.timeout_s)
-		w->options.timeout_s = PREBUILD_TIMEOUT_S;
-	if (job_package_manager(j, &w->package_manager, err) < 0 || job_parse_flavour(j, &w->flavour, err) < 0 ||
-	    prebuild_choose(&known, w, err) < 0 || job_parse_reuse(j->reuse, &w->reuse, err) < 0 ||
-	    job_parse_store_limit(j->store_limit, &w->store_limit, err) < 0)
+	if (prebuild_choose(&known, r, err) < 0)
 		return -1;
-	if (!j->source && str_eq(w->driver, o->carry.is.driver))
-		o->source = image_payload_source_path(&o->carry);
-	w->source = o->source ? o->source : j->source;
+	if (!has_source && str_eq(r->driver, o->carry.is.driver))
+		r->source = o->source = image_payload_source_path(&o->carry);
 	return 0;
+}
+
+static int fill_prebuild(const struct watch_values *v, struct once *o, struct err *err)
+{
+	struct build_options *options = &o->request.options;
+	if (v->kernels.count != 1) // headers are of one kernel
+		o->request.headers = (struct strv){ 0 };
+	if (!options->timeout_s)
+		options->timeout_s = PREBUILD_TIMEOUT_S;
+	o->scope = (struct prebuild_scope){ .only = &v->kernels,
+					    .roots = &v->next_roots,
+					    .limit = v->limit ? v->limit : PREBUILD_LIMIT,
+					    .is_gated = v->is_gated,
+					    .share = share,
+					    .share_ctx = o };
+	return choose_driver(o, err) < 0 ? -1 : job_parse_store_limit(v->job.store_limit, &o->scope.store_limit, err);
 }
 
 static void show_kernel_report(const struct watch_values *v, const struct kernel_report *f)
@@ -267,9 +261,10 @@ static int watch_once(const struct watch_values *v, struct err *err)
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
 	if (r <= 0)
 		return r;
-	if (fill_prebuild_request(v, &o, err) < 0)
+	if (fill_prebuild(v, &o, err) < 0)
 		return -1;
 	o.prebuild.request = &o.request;
+	o.prebuild.scope = &o.scope;
 	o.machine.node.state = &o.state;
 	o.machine.node.progress = &o.progress;
 	o.prebuild.node = &o.machine.node;

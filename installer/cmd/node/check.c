@@ -29,14 +29,14 @@ struct check_job {
 	struct layout layout;
 	struct package package;
 	struct source source;
-	struct strv modules;
+	struct request request;
 };
 
 static void check_job_done(struct check_job *c)
 {
 	package_done(&c->package);
 	source_done(&c->source);
-	strv_done(&c->modules);
+	strv_done(&c->request.modules);
 	host_done(&c->host);
 	gpus_done(&c->gpus);
 	layout_done(&c->layout);
@@ -72,40 +72,32 @@ static int open_inputs(const struct values *v, struct check_job *c, struct err *
 	if (job_check_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &c->machine, err) < 0 ||
 	    job_state_for_reading(j, &c->machine, &c->spare, &c->state, err) < 0 ||
 	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
-	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
-	    (j->patches && root_init(&c->patches, j->patches, err) < 0))
+	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 || job_request(j, &c->patches, &c->request, err) < 0)
 		return -1;
 	if (j->origin.package && read_package(j->origin.package, c, err) < 0)
 		return -1;
-	if (!j->source)
+	const char *source = c->request.source, *sha256 = c->request.source_sha256;
+	if (!source)
 		return 0;
 	auto_str char *path = NULL;
 	if (scratch_make(&c->state, "check", &c->work, err) < 0 ||
-	    job_fetch_source(j, j->source, j->source_sha256, &c->state, &path, err) < 0)
+	    job_fetch_source(j, source, sha256, &c->state, &path, err) < 0)
 		return -1;
-	return source_open(path ? path : j->source, j->source_sha256, &c->work.root, &c->source, err);
+	return source_open(path ? path : source, sha256, &c->work.root, &c->source, err);
 }
 
 static int check_inputs(const struct values *v, struct check_job *c, struct check_result *ret, struct err *err)
 {
-	const struct job_values *j = &v->job;
 	c->machine.node.state = &c->state;
 	struct check_request request = {
+		.asked = &c->request,
 		.release = v->kernel ? v->kernel : c->host.release,
-		.headers = &j->headers,
 		.package = c->package.count ? &c->package : NULL,
 		.source = c->source.version ? &c->source : NULL,
-		.modules = &c->modules,
 		.gpus = &c->gpus,
 		.node = &c->machine.node,
-		.options = job_build_options(j, &c->patches),
 	};
-	return job_parse_modules(&j->modules, &c->modules, err) < 0 ||
-			       job_parse_arch(v->arch, &request.arch, err) < 0 ||
-			       job_parse_flavour(j, &request.flavour, err) < 0 ||
-			       job_parse_reuse(j->reuse, &request.reuse, err) < 0 ?
-		       -1 :
-		       check_kernel(&request, ret, err);
+	return job_parse_arch(v->arch, &request.arch, err) < 0 ? -1 : check_kernel(&request, ret, err);
 }
 
 static void show_check_result(const struct values *v, const struct check_result *r)

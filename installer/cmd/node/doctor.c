@@ -14,7 +14,7 @@ static const struct opt opts[] = {
 	  "driver version that is to serve the GPUs; default: the loaded one, else any" },
 	{ "flavour", 'f', "auto|open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, offsetof(struct values, job.flavour),
 	  "its modules; auto decides by the GPUs and the driver branch" },
-	{ "headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, offsetof(struct values, job.headers),
+	{ "headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, offsetof(struct values, job.request.headers),
 	  "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, job.state_dir),
 	  "state directory: packages, headers, scratch; default /var/lib/kmodsmith of the host" },
@@ -59,18 +59,17 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	const struct module_key key = job_module_key(&v->job);
 	auto_machine struct machine m = MACHINE_NONE;
 	auto_job_temp_state struct job_temp_state spare = JOB_TEMP_STATE_NONE;
-	auto_root struct root state = ROOT_NONE;
+	auto_root struct root state = ROOT_NONE, patches = ROOT_NONE; // patches: never open
 	auto_doctor_findings struct doctor_findings f = { 0 };
-	enum module_type flavour;
-	if (job_check_driver(v->job.driver, err) < 0 || job_parse_flavour(&v->job, &flavour, err) < 0 ||
+	struct request request; // no modules are named
+	if (job_check_driver(v->job.driver, err) < 0 || job_request(&v->job, &patches, &request, err) < 0 ||
 	    job_check_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
 	    job_state_for_reading(&v->job, &m, &spare, &state, err) < 0)
 		return -1;
 	m.node.state = &state;
-	if (doctor_read(&m.node, &v->job.headers, &key, v->job.driver, flavour, &f, err) < 0)
+	if (doctor_read(&m.node, &request, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =

@@ -101,22 +101,23 @@ static void offer_configuration(const struct job *j)
 {
 	static const char *const keys[] = { "driver", "package", "source", "from", "bundle" };
 	const struct job_values *v = j->values;
+	const char *source = v->request.source;
 	auto_str char *text = NULL;
 	if (entry_source_of("source") != OPT_FLAGS)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
 		if (entry_is_configured(keys[i]))
 			return;
-	auto_str char *here = *v->source == '/' || source_url_is(v->source) ? NULL : getcwd(NULL, 0);
-	auto_str char *path = str_fmt("%s%s%s", here ? here : "", here ? "/" : "", v->source);
+	auto_str char *here = *source == '/' || source_url_is(source) ? NULL : getcwd(NULL, 0);
+	auto_str char *path = str_fmt("%s%s%s", here ? here : "", here ? "/" : "", source);
 	bool is_kept = has_payload_source(&j->session);
 	if (add_key("driver", j->session.plan.driver, &text) &&
 	    add_key("source",
 		    is_kept ? NULL :
 		    path    ? path :
-			      v->source,
+			      source,
 		    &text) &&
-	    add_key("source-sha256", is_kept ? NULL : v->source_sha256, &text) &&
+	    add_key("source-sha256", is_kept ? NULL : v->request.source_sha256, &text) &&
 	    add_key("flavour", v->flavour, &text) && add_key("export", v->export, &text))
 		log_info("to have it at each boot, and for the next kernel: printf '%%s\\n'%s >>%s%s", text,
 			 entry_config_name(),
@@ -136,7 +137,7 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
 	const struct plan *plan = &job.session.plan;
-	v->job.is_stage = is_stage;
+	v->job.request.is_stage = is_stage;
 	int r = job_open(&v->job, !v->is_dry_run && !is_stage, &job, err);
 	if (v->is_dry_run)
 		return r < 0 ? -1 : show_dry_run(&job, err);
