@@ -27,6 +27,21 @@ void acquire_done(struct acquire *o)
 	*o = ACQUIRE_NONE;
 }
 
+void acquire_set_want(struct acquire *o, const char *release, const char *build_id, const char *arch,
+		      bool is_signing_due)
+{
+	const struct request *r = o->request;
+	o->want = (struct package_want){ .driver = r->driver,
+					 .digest = r->digest,
+					 .flavour = r->flavour ? module_type_name(r->flavour) : NULL,
+					 .release = release,
+					 .build_id = build_id,
+					 .arch = arch,
+					 .modules = &r->modules };
+	// Left from before Secure Boot was on: it can be compiled again, and signed.
+	o->want.is_signed = r->module_key.key && !r->is_named && !r->digest && is_signing_due;
+}
+
 bool acquire_has_store(const struct acquire *o)
 {
 	return o->store.layout.root.fd >= 0;

@@ -59,6 +59,10 @@ void acquire_done(struct acquire *o);
 			   .found = FETCH_RESULT_NONE,  \
 			   .builder_use = -1 })
 
+// What a package has to match: what is asked for, on a kernel. is_signing_due: the kernel takes only signed modules.
+// Sets .want.
+void acquire_set_want(struct acquire *o, const char *release, const char *build_id, const char *arch,
+		      bool is_signing_due);
 bool acquire_has_store(const struct acquire *o);
 int acquire_open_store(struct acquire *o, struct err *err); // when there is one
 // The store, for something to put in; created where there is none.

@@ -401,24 +401,20 @@ static int compile_source(const struct compile_request *request, const struct mo
 	    scratch_make(request->node->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, inputs, &done, err) < 0)
 		return -1;
+	const struct build_counts *counts = &done.counts;
 	auto_str char *kept = str_dup("");
-	if (done.objects_kept || done.probes_kept)
-		str_add(&kept, "; from the cache: %zu object%s, %zu of %zu probes", done.objects_kept,
-			str_plural(done.objects_kept), done.probes_kept, done.probes_kept + done.probes_asked);
+	if (counts->objects_kept || counts->probes_kept)
+		str_add(&kept, "; from the cache: %zu object%s, %zu of %zu probes", counts->objects_kept,
+			str_plural(counts->objects_kept), counts->probes_kept,
+			counts->probes_kept + counts->probes_asked);
 	if (done.not_forked)
 		str_add(&kept, "; without fork servers: %s", done.not_forked);
 	else
-		str_add(&kept, "; by fork servers: %zu compile%s", done.forked, str_plural(done.forked));
+		str_add(&kept, "; by fork servers: %zu compile%s", counts->forked, str_plural(counts->forked));
 	progress_end(progress, "compile", "%s %s: %zu object%s with %s, %u job%s%s", done.driver_version,
-		     module_type_name(flavour), done.objects, str_plural(done.objects), done.compiler, done.jobs,
-		     str_plural(done.jobs), kept);
-	report->objects_kept = done.objects_kept;
-	report->probes_kept = done.probes_kept;
-	report->probes_asked = done.probes_asked;
-	report->forked = done.forked;
-	report->jobs = done.jobs;
-	report->objects = done.objects;
-	report->peak_kib = done.peak_kib;
+		     module_type_name(flavour), counts->objects, str_plural(counts->objects), done.compiler,
+		     counts->jobs, str_plural(counts->jobs), kept);
+	report->counts = *counts;
 	return finish_package(request, signer, tree, &done, inputs, &stage, progress, ret, err);
 }
 

@@ -53,11 +53,7 @@ struct compile_request {
 
 struct compile_report { // what the package's key does not say
 	char *headers_from;
-	unsigned jobs;
-	size_t objects, objects_kept;     // build.h
-	size_t probes_kept, probes_asked; // build.h
-	size_t forked;                    // build.h
-	long peak_kib;
+	struct build_counts counts;
 };
 void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))

@@ -440,10 +440,9 @@ int dtk_take(const struct acquire *as, const struct dtk_request *request, const 
 	if (scratch_make(as->fetch.state, "toolkit", &work, err) < 0 || copy_package(shared, id, &work.root, err) < 0)
 		return -1;
 	strv_add(&from, repository_name(REPOSITORY_LAYOUT, work.root.name));
-	struct request request_here = *as->request;
+	static const struct request only_here = { .is_named = true };
 	struct acquire o = ACQUIRE_NONE;
-	request_here.is_named = true;
-	o.request = &request_here;
+	o.request = &only_here;
 	o.fetch = as->fetch;
 	o.fetch.from = &from;
 	o.fetch.trust = NULL; // our own request came back; who may write the directory is in our pod

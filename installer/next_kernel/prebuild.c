@@ -84,15 +84,9 @@ static void reset_acquire(struct prebuild_kernel *a)
 	o->banner = a->banner;
 	for (size_t i = 0; i < p->kept.count; i++)
 		strv_add(&o->kernels, str_dup(p->kept.items[i]));
-	o->want = (struct package_want){ .driver = p->request->driver,
-					 .flavour = p->request->flavour ? module_type_name(p->request->flavour) : NULL,
-					 .release = a->kernel->release,
-					 .build_id = *a->build_id ? a->build_id : NULL,
-					 .arch = p->facts->host.arch,
-					 .source = *p->source_digest ? p->source_digest : NULL,
-					 .modules = &p->request->modules,
-					 .is_signed =
-						 p->request->module_key.key && host_signing_reason(&p->facts->host) };
+	acquire_set_want(o, a->kernel->release, *a->build_id ? a->build_id : NULL, p->facts->host.arch,
+			 host_signing_reason(&p->facts->host));
+	o->want.source = *p->source_digest ? p->source_digest : NULL;
 }
 
 // Modules that will not be loaded need not fit.

@@ -181,19 +181,10 @@ static int find_package(struct session *s, struct err *err)
 		memcpy(digest, request->source_sha256, sizeof(digest));
 	else if (has_source && source_digest(request->source, request->source_sha256, digest, err) < 0)
 		return -1;
-	o->want = (struct package_want){ .driver = s->request->driver,
-					 .digest = request->digest,
-					 .flavour = request->flavour ? module_type_name(request->flavour) : NULL,
-					 .release = host->release,
-					 .build_id = host->build_id,
-					 .arch = host->arch,
-					 .modules = &request->modules,
-					 .serves = acquire_has_core,
-					 .ctx = &request->modules,
-					 .source = has_source ? digest : NULL,
-					 // Left from before Secure Boot was on: it can be compiled again, and signed.
-					 .is_signed = request->module_key.key && !request->is_named &&
-						      !request->digest && host_signing_reason(host) };
+	acquire_set_want(o, host->release, host->build_id, host->arch, host_signing_reason(host));
+	o->want.serves = acquire_has_core;
+	o->want.ctx = &request->modules;
+	o->want.source = has_source ? digest : NULL;
 	if (s->caller->open_repositories(s->caller->ctx, &s->state, &o->fetch, err) < 0 ||
 	    acquire_open_store(o, err) < 0)
 		return -1;

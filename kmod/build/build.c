@@ -407,14 +407,14 @@ static int publish_output(struct build *b, struct err *err)
 static void fill_result(struct build *b, struct build_outcome *ret)
 {
 	const struct build_request *w = b->request;
-	*ret = (struct build_outcome){ .driver_version = str_dup(w->source->version),
-				       .flavour = w->flavour,
-				       .release = str_dup(w->tree->release),
-				       .compiler = str_dup(b->tools.version),
-				       .patches = b->patches,
-				       .jobs = b->jobs,
-				       .peak_kib = b->compile.peak_kib,
-				       .objects = b->objects };
+	*ret = (struct build_outcome){
+		.driver_version = str_dup(w->source->version),
+		.flavour = w->flavour,
+		.release = str_dup(w->tree->release),
+		.compiler = str_dup(b->tools.version),
+		.patches = b->patches,
+		.counts = { .jobs = b->jobs, .peak_kib = b->compile.peak_kib, .objects = b->objects }
+	};
 	b->patches = (struct patches){ 0 };
 	ret->core = b->core;
 	b->core = (struct core_outcome){ 0 };
@@ -422,9 +422,9 @@ static void fill_result(struct build *b, struct build_outcome *ret)
 		ret->core.keys.items[i].driver = ret->driver_version;
 		ret->core.keys.items[i].compiler = ret->compiler;
 	}
-	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
-	ret->objects_kept = objects_count(&b->compile.job);
-	ret->forked = forkserver_count(&b->compile.job);
+	probes_count(&b->probes, &ret->counts.probes_kept, &ret->counts.probes_asked);
+	ret->counts.objects_kept = objects_count(&b->compile.job);
+	ret->counts.forked = forkserver_count(&b->compile.job);
 	ret->not_forked = TAKE(b->not_forked);
 	memcpy(ret->build_id, w->tree->build_id, sizeof(ret->build_id));
 	for (size_t i = 0; i < b->modules.count; i++)

@@ -34,6 +34,14 @@ struct build_request {
 	void *ctx;
 };
 
+struct build_counts {
+	unsigned jobs;
+	long peak_kib;                    // largest resident set of one process
+	size_t objects, objects_kept;     // in all; from the cache, as far as the tool that keeps them tells
+	size_t probes_kept, probes_asked; // answered from the cache, by the compiler; both 0 = not counted
+	size_t forked;                    // compiles by fork servers (kmod/forkserver/forkserver.h)
+};
+
 struct build_outcome {
 	char *driver_version;
 	enum module_type flavour;
@@ -42,13 +50,9 @@ struct build_outcome {
 	char *compiler;                // first line of its --version
 	struct patches patches;        // the ones applied, besides the source's own
 	struct strv files;             // "nvidia.ko", ... in load order, below output/name
-	unsigned jobs;
-	long peak_kib;                    // largest resident set of one process
-	struct core_outcome core;         // of an open release; its keys borrow from this and from the tree
-	size_t objects, objects_kept;     // in all; from the cache, as far as the tool that keeps them tells
-	size_t probes_kept, probes_asked; // answered from the cache, by the compiler; both 0 = not counted
-	size_t forked;                    // compiles by fork servers (kmod/forkserver/forkserver.h)
-	char *not_forked;                 // why they were not used; NULL = they were
+	struct build_counts counts;
+	struct core_outcome core; // of an open release; its keys borrow from this and from the tree
+	char *not_forked;         // why no fork servers were used; NULL = they were
 };
 
 // E_SOURCE_KERNEL, E_TOOLCHAIN, E_CONFTEST_BROKEN, E_PATCH, E_SANDBOX before the compile; E_BUILD with the first real

@@ -171,15 +171,15 @@ static void show_build(const struct build_values *v, const struct single_build *
 	const struct package *p = &s->package;
 	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
 	const char *place = s->build.output.name ? s->build.output.name : p->place;
-	const struct compile_report *r = &s->report;
+	const struct build_counts *r = &s->report.counts;
 	json_t *kept = json_pack("{s:i, s:i, s:i}", "objects", (int)r->objects_kept, "probes", (int)r->probes_kept,
 				 "probes_asked", (int)r->probes_asked);
 	auto_json json_t *json =
 		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:o, s:i}", "package", json_text(place), "tag",
 			  json_text(tag), "digest", json_text(digest), "key", package_key_json(&p->key), "phases",
 			  status_json_phases(&s->build.progress), "headers", json_text(s->report.headers_from), "jobs",
-			  s->report.jobs, "objects", (int)s->report.objects, "forked", (int)r->forked, "cache", kept,
-			  "peak_kib", (int)s->report.peak_kib);
+			  (int)r->jobs, "objects", (int)r->objects, "forked", (int)r->forked, "cache", kept, "peak_kib",
+			  (int)r->peak_kib);
 	if (v->job.origin.remote.common.is_json) {
 		show_json(json);
 		return;
