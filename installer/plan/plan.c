@@ -178,13 +178,21 @@ void plan_done(struct plan *p)
 const char *plan_step_name(enum step_kind kind)
 {
 	static const char *const names[] = {
-		[STEP_PAYLOAD] = "payload", [STEP_ADOPT] = "adopt",     [STEP_PREFLIGHT] = "preflight",
-		[STEP_PACKAGE] = "package", [STEP_COMPILE] = "compile", [STEP_PROVE] = "prove",
-		[STEP_HOLDERS] = "holders", [STEP_UNLOAD] = "unload",   [STEP_UNBIND] = "unbind",
-		[STEP_LOAD] = "load",       [STEP_NODES] = "nodes",     [STEP_EXPORT] = "export",
-		[STEP_VERIFY] = "verify",
+#define STEP(kind_, name_, undo_, flags_) #name_,
+#include "plan/steps.def"
+#undef STEP
 	};
 	return names[kind];
+}
+
+bool plan_step_is(enum step_kind kind, enum step_flag flag)
+{
+	static const unsigned flags[] = {
+#define STEP(kind_, name_, undo_, flags_) flags_,
+#include "plan/steps.def"
+#undef STEP
+	};
+	return flags[kind] & flag;
 }
 
 const char *plan_outcome_name(enum plan_outcome o)
@@ -193,10 +201,14 @@ const char *plan_outcome_name(enum plan_outcome o)
 	return names[o];
 }
 
+// Where it belongs, whichever was added first.
 static void add_step(struct plan *p, enum step_kind kind, char *take_subject, char *take_why)
 {
-	p->steps = mem_grow(p->steps, p->count + 1, sizeof(*p->steps));
-	p->steps[p->count++] = (struct step){ .kind = kind, .subject = take_subject, .why = take_why };
+	size_t at = p->count++;
+	p->steps = mem_grow(p->steps, p->count, sizeof(*p->steps));
+	for (; at > 0 && p->steps[at - 1].kind > kind; at--)
+		p->steps[at] = p->steps[at - 1];
+	p->steps[at] = (struct step){ .kind = kind, .subject = take_subject, .why = take_why };
 }
 
 bool plan_has(const struct plan *p, enum step_kind kind)
@@ -506,14 +518,10 @@ int plan_make(const struct facts *facts, const struct request *request, const st
 	if (why) {
 		add_step(&plan, STEP_PAYLOAD, str_fmt("user space %s, %.12s", plan.driver, at_hand->payload),
 			 str_dup(why));
-		const struct step first = plan.steps[plan.count - 1];
-		memmove(plan.steps + 1, plan.steps, (plan.count - 1) * sizeof(first));
-		plan.steps[0] = first;
-	}
-	add_step(&plan, STEP_NODES, str_dup("/dev"), str_dup("containers need every node and its /dev/char link"));
-	if (why)
 		add_step(&plan, STEP_EXPORT, str_fmt("user space %s", plan.driver),
 			 str_dup("switched at once, after the modules are loaded"));
+	}
+	add_step(&plan, STEP_NODES, str_dup("/dev"), str_dup("containers need every node and its /dev/char link"));
 	auto_served_gpus struct gpus served = { 0 };
 	gpu_support_served(&facts->gpus, plan.driver, plan.flavour, &served);
 	bool has_compute = !plan.modules.count || strv_has(&plan.modules, "nvidia-uvm");

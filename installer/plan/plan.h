@@ -29,21 +29,18 @@ struct at_hand {
 	const struct optional_modules *failed; // optional modules that failed in this boot; NULL = none is known
 };
 
-// In the order of a plan: nothing up to STEP_PROVE touches anything, everything after STEP_LOAD finds modules loaded.
-enum step_kind {
-	STEP_PAYLOAD,
-	STEP_ADOPT,
-	STEP_PREFLIGHT,
-	STEP_PACKAGE,
-	STEP_COMPILE,
-	STEP_PROVE,
-	STEP_HOLDERS,
-	STEP_UNLOAD,
-	STEP_UNBIND,
-	STEP_LOAD,
-	STEP_NODES,
-	STEP_EXPORT,
-	STEP_VERIFY
+enum step_kind { // in the order of every plan
+#define STEP(kind_, name_, undo_, flags_) STEP_##kind_,
+#include "plan/steps.def"
+#undef STEP
+};
+
+enum step_flag {
+	STEP_IS_STAGED = 1, // touches nothing, and runs ahead for session_stage()
+	STEP_IS_FELT = 2,   // touches nothing, but others are disturbed: what can refuse the change comes before
+	STEP_TOUCHES = 4,   // changes the kernel: from the first of these on there is a journal
+	STEP_IS_LONG = 8,   // may be: its start is published
+	STEP_IS_LOADED = 16 // finds modules loaded: a driver that fails now may be better than none
 };
 
 struct step {
@@ -95,5 +92,6 @@ void plan_target(const struct plan *p, const struct module_params *params, const
 char *plan_why_not(const struct driver_state *target, const struct request *request, const struct facts *facts,
 		   const struct journal *journal);
 
-const char *plan_step_name(enum step_kind kind);    // "adopt", "package", ...
+const char *plan_step_name(enum step_kind kind); // "adopt", "package", ...
+bool plan_step_is(enum step_kind kind, enum step_flag flag);
 const char *plan_outcome_name(enum plan_outcome o); // "no-gpu", "adopt", "change"

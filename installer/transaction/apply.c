@@ -8,30 +8,30 @@
 
 #include <signal.h>
 
-void transaction_done(struct transaction *r)
+void transaction_done(struct transaction *t)
 {
-	package_done(&r->package);
-	driver_state_done(&r->target);
-	journal_done(&r->journal);
-	rollback_done(&r->rollback);
-	free(r->order);
-	for (size_t i = 0; r->needs && i < r->set.count; i++)
-		strv_done(&r->needs[i]);
-	free(r->needs);
-	optional_modules_done(&r->failed);
-	module_set_done(&r->set);
-	strv_done(&r->loaded);
-	gpu_record_done(&r->before);
-	facts_done(&r->now);
-	unbind_done(&r->released);
+	package_done(&t->package);
+	driver_state_done(&t->target);
+	journal_done(&t->journal);
+	rollback_done(&t->rollback);
+	free(t->order);
+	for (size_t i = 0; t->needs && i < t->set.count; i++)
+		strv_done(&t->needs[i]);
+	free(t->needs);
+	optional_modules_done(&t->failed);
+	module_set_done(&t->set);
+	strv_done(&t->loaded);
+	gpu_record_done(&t->before);
+	facts_done(&t->now);
+	unbind_done(&t->released);
 }
 
-static int transaction_open(struct transaction *r, struct err *err)
+static int transaction_open(struct transaction *t, struct err *err)
 {
-	progress_begin(r->session->node.progress);
-	if (journal_find(r->session->node.host, r->session->node.state, &r->journal, err) < 0)
+	progress_begin(t->session->node.progress);
+	if (journal_find(t->session->node.host, t->session->node.state, &t->journal, err) < 0)
 		return -1;
-	r->was_open = journal_is_open(&r->journal, r->session->node.boot);
+	t->was_open = journal_is_open(&t->journal, t->session->node.boot);
 	return 0;
 }
 
@@ -49,23 +49,23 @@ static void block_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-static int keep_journal(struct transaction *r, bool is_memory_allowed, struct err *err)
+static int keep_journal(struct transaction *t, bool is_memory_allowed, struct err *err)
 {
-	struct session *s = r->session;
-	bool is_said = r->journal.unwritten;
-	int kept = journal_keep(s->node.host, s->node.state, is_memory_allowed, &r->journal, err);
+	struct session *s = t->session;
+	bool is_said = t->journal.unwritten;
+	int kept = journal_keep(s->node.host, s->node.state, is_memory_allowed, &t->journal, err);
 	if (kept > 0 && !is_said)
-		progress_note(s->node.progress, "the journal of this boot is in memory only: %s", r->journal.unwritten);
+		progress_note(s->node.progress, "the journal of this boot is in memory only: %s", t->journal.unwritten);
 	return kept < 0 ? -1 : 0;
 }
 
 // Boots that end during a change are counted on disk. A change that ended one is not started again while they cannot
 // be counted; the last good driver is, because there is nothing better.
-static int write_intent(struct transaction *r, struct err *err)
+static int write_intent(struct transaction *t, struct err *err)
 {
-	const struct journal *j = &r->journal;
+	const struct journal *j = &t->journal;
 	bool is_counted = j->boots.count > 1 && !driver_state_same(&j->target, &j->last_good);
-	if (keep_journal(r, r->session->acquire.memory.is_allowed && !is_counted, err) == 0)
+	if (keep_journal(t, t->session->acquire.memory.is_allowed && !is_counted, err) == 0)
 		return 0;
 	return is_counted ?
 		       err_wrap(err, "this change ended a boot before, and another attempt could not be recorded") :
@@ -74,33 +74,33 @@ static int write_intent(struct transaction *r, struct err *err)
 
 // Once the kernel is touched, an unwritable journal is not a reason to stop half-way: a later start checks the kernel
 // first.
-static void write_journal(struct transaction *r)
+static void write_journal(struct transaction *t)
 {
 	struct err why;
-	if (keep_journal(r, true, &why) < 0)
-		progress_note(r->session->node.progress, "cannot write the journal: %s", why.text);
+	if (keep_journal(t, true, &why) < 0)
+		progress_note(t->session->node.progress, "cannot write the journal: %s", why.text);
 }
 
-static void flush_journal(struct transaction *r)
+static void flush_journal(struct transaction *t)
 {
-	if (!r->journal.unwritten)
+	if (!t->journal.unwritten)
 		return;
-	write_journal(r);
-	if (!r->journal.unwritten)
-		progress_note(r->session->node.progress, "the journal is on disk again, in '%s'",
-			      r->session->node.state->name);
+	write_journal(t);
+	if (!t->journal.unwritten)
+		progress_note(t->session->node.progress, "the journal is on disk again, in '%s'",
+			      t->session->node.state->name);
 }
 
 // What is about to happen. Negative only before the first change in the kernel: the published status must not say that
 // the driver is ready.
-static int publish_step(const struct transaction *r, const char *step, const char *subject, bool is_touch,
+static int publish_step(const struct transaction *t, const char *step, const char *subject, bool is_touch,
 			struct err *err)
 {
 	struct err why;
-	struct session *s = r->session;
+	struct session *s = t->session;
 	if (status_file_step(s->node.host, &s->facts.host, step, subject, is_touch, &why) == 0)
 		return 0;
-	if (is_touch && !r->is_touched) {
+	if (is_touch && !t->is_touched) {
 		*err = why;
 		return err_wrap(err, "withdraw the published status of this node");
 	}
@@ -134,56 +134,56 @@ void transaction_publish_failure(struct session *s, const char *outcome, const s
 }
 
 // A freshly compiled package may turn out to be one that failed before: checked before holders are asked to end.
-static int check_target(struct transaction *r, struct err *err)
+static int check_target(struct transaction *t, struct err *err)
 {
-	plan_target(&r->session->plan, &r->session->params, r->package.manifest.digest, r->session->facts.host.build_id,
-		    &r->target);
-	auto_str char *why = plan_why_not(&r->target, r->session->request, &r->session->facts, &r->journal);
+	plan_target(&t->session->plan, &t->session->params, t->package.manifest.digest, t->session->facts.host.build_id,
+		    &t->target);
+	auto_str char *why = plan_why_not(&t->target, t->session->request, &t->session->facts, &t->journal);
 	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
 }
 
 // Up to here a full disk, a bad target or a missing way back has changed nothing that works.
-static int begin_change(struct transaction *r, const struct step *step, struct err *err)
+static int begin_change(struct transaction *t, const struct step *step, struct err *err)
 {
 	const char *name = plan_step_name(step->kind);
-	rollback_prepare(r->session, &r->journal, &r->target, &r->package, &r->rollback);
-	journal_begin(&r->journal, r->session->node.boot, &r->target, &r->rollback.driver);
-	journal_step(&r->journal, name);
+	rollback_prepare(t->session, &t->journal, &t->target, &t->package, &t->rollback);
+	journal_begin(&t->journal, t->session->node.boot, &t->target, &t->rollback.driver);
+	journal_step(&t->journal, name);
 	block_signals();
-	if (r->rollback.driver.version) // may take seconds, in which the old driver still serves: not part of the step
-		progress_end(r->session->node.progress, "prepare", "can roll back to driver %s %s",
-			     r->rollback.driver.version, r->rollback.driver.flavour);
-	if (publish_step(r, name, step->subject, true, err) < 0 || write_intent(r, err) < 0)
+	if (t->rollback.driver.version) // may take seconds, in which the old driver still serves: not part of the step
+		progress_end(t->session->node.progress, "prepare", "can roll back to driver %s %s",
+			     t->rollback.driver.version, t->rollback.driver.flavour);
+	if (publish_step(t, name, step->subject, true, err) < 0 || write_intent(t, err) < 0)
 		return -1;
-	r->is_touched = true;
+	t->is_touched = true;
 	return 0;
 }
 
-static int begin_step(struct transaction *r, const struct step *step, struct err *err)
+static int begin_step(struct transaction *t, const struct step *step, struct err *err)
 {
 	const char *name = plan_step_name(step->kind);
-	bool is_first = !r->is_touched && step_actions[step->kind].is_touch;
-	if ((is_first || step->kind == STEP_HOLDERS) &&
-	    (check_target(r, err) < 0 || step_prepare_export(r, err) < 0 || transaction_measure_before(r, err) < 0))
+	bool is_first = !t->is_touched && plan_step_is(step->kind, STEP_TOUCHES);
+	if ((is_first || plan_step_is(step->kind, STEP_IS_FELT)) &&
+	    (check_target(t, err) < 0 || step_prepare_export(t, err) < 0 || transaction_measure_before(t, err) < 0))
 		return -1;
 	if (is_first)
-		return begin_change(r, step, err);
-	if (r->is_touched) {
-		journal_step(&r->journal, name);
-		write_journal(r);
+		return begin_change(t, step, err);
+	if (t->is_touched) {
+		journal_step(&t->journal, name);
+		write_journal(t);
 	}
-	return step_actions[step->kind].is_long ? publish_step(r, name, step->subject, r->is_touched, err) : 0;
+	return plan_step_is(step->kind, STEP_IS_LONG) ? publish_step(t, name, step->subject, t->is_touched, err) : 0;
 }
 
-static int undo_steps(struct transaction *r, size_t failed, struct err *err)
+static int undo_steps(struct transaction *t, size_t failed, struct err *err)
 {
 	for (size_t i = failed + 1; i-- > 0;) {
-		int (*undo)(struct transaction * r, struct err * err) =
-			step_actions[r->session->plan.steps[i].kind].undo;
-		if (undo && undo(r, err) < 0)
+		int (*undo)(struct transaction * t, struct err * err) =
+			step_actions[t->session->plan.steps[i].kind].undo;
+		if (undo && undo(t, err) < 0)
 			return -1;
 	}
-	return step_undo_unload(r, err);
+	return step_undo_unload(t, err);
 }
 
 // Whether the target itself failed, so that another try would do the same harm. Transient causes do not count (no
@@ -200,159 +200,160 @@ static bool is_target_to_blame(const struct err *err)
 }
 
 // What failed is not part of what works.
-static void drop_failed_modules(struct transaction *r)
+static void drop_failed_modules(struct transaction *t)
 {
-	for (size_t i = 0; i < r->failed.count; i++)
-		driver_state_drop(&r->journal.target, r->failed.items[i].module);
+	for (size_t i = 0; i < t->failed.count; i++)
+		driver_state_drop(&t->journal.target, t->failed.items[i].module);
 }
 
 // A GPU is broken that no driver mends.
-static bool is_gpu_fault(const struct transaction *r, const struct err *err)
+static bool is_gpu_fault(const struct transaction *t, const struct err *err)
 {
-	return r->is_gpu_at_fault &&
+	return t->is_gpu_at_fault &&
 	       (err->code == E_GPU_START || err->code == E_GPU_FAULT || err->code == E_GPU_UNTESTED);
 }
 
 // Which GPUs work with the driver that is back.
-static void measure_undone(struct transaction *r)
+static void measure_undone(struct transaction *t)
 {
 	struct err why;
-	facts_done(&r->now);
-	if (!r->rollback.driver.version || facts_read(r->session->node.host, r->session->node.kern, &r->now, &why) < 0)
+	facts_done(&t->now);
+	if (!t->rollback.driver.version || facts_read(t->session->node.host, t->session->node.kern, &t->now, &why) < 0)
 		return;
-	if (transaction_check_gpus(r, &why) < 0)
-		progress_note(r->session->node.progress, "%s", why.text);
+	if (transaction_check_gpus(t, &why) < 0)
+		progress_note(t->session->node.progress, "%s", why.text);
 }
 
-static void undo_change(struct transaction *r, size_t failed, struct err *err)
+static void undo_change(struct transaction *t, size_t failed, struct err *err)
 {
 	struct err why = { 0 };
 	auto_str char *cause = str_dup(err->text);
 	bool is_blamed = is_target_to_blame(err), is_wedged = err->code == E_WEDGED;
 	// A driver that is loaded but not ready beats none: it is unloaded only if there is one to go back to that does
 	// better, and never while a GPU's start has not ended.
-	bool is_loaded = r->session->plan.steps[failed].kind > STEP_LOAD, is_pending = err->code == E_GPU_PENDING;
-	bool is_kept = is_loaded && (!r->rollback.driver.version || is_pending || is_gpu_fault(r, err));
-	if (!is_kept && !gpu_holds_release(&r->session->holds))
-		progress_note(r->session->node.progress, "the driver has not closed every GPU yet");
-	if (!is_kept || !r->session->driver_root.dir || !r->session->driver_root.is_switched)
-		step_undo_export(r);
+	bool is_loaded = plan_step_is(t->session->plan.steps[failed].kind, STEP_IS_LOADED),
+	     is_pending = err->code == E_GPU_PENDING;
+	bool is_kept = is_loaded && (!t->rollback.driver.version || is_pending || is_gpu_fault(t, err));
+	if (!is_kept && !gpu_holds_release(&t->session->holds))
+		progress_note(t->session->node.progress, "the driver has not closed every GPU yet");
+	if (!is_kept || !t->session->driver_root.dir || !t->session->driver_root.is_switched)
+		step_undo_export(t);
 	if (!is_kept && !is_wedged) {
-		journal_step(&r->journal, "undo");
-		write_journal(r);
-		publish_step(r, "undo", r->rollback.driver.version, true, &why);
+		journal_step(&t->journal, "undo");
+		write_journal(t);
+		publish_step(t, "undo", t->rollback.driver.version, true, &why);
 		// The node's state comes first: the cause quotes the kernel and may be long.
-		if (undo_steps(r, failed, &why) < 0)
+		if (undo_steps(t, failed, &why) < 0)
 			err_set(err, why.code == E_WEDGED ? E_WEDGED : err->code, "could not be undone, %s; cause: %s",
 				why.text, cause);
 		else
-			measure_undone(r);
+			measure_undone(t);
 	}
 	if (is_blamed && !is_kept)
-		journal_failed(&r->journal, err);
+		journal_failed(&t->journal, err);
 	if (is_kept && !is_wedged) {
-		drop_failed_modules(r);
-		journal_left(&r->journal);
-	} else if (!is_wedged || r->session->plan.steps[failed].kind != STEP_LOAD) {
-		journal_rolled_back(&r->journal);
+		drop_failed_modules(t);
+		journal_left(&t->journal);
+	} else if (!is_wedged || t->session->plan.steps[failed].kind != STEP_LOAD) {
+		journal_rolled_back(&t->journal);
 	}
 	if (err->code == E_WEDGED)
-		journal_wedge(&r->journal, r->session->node.boot, err->text);
-	write_journal(r);
+		journal_wedge(&t->journal, t->session->node.boot, err->text);
+	write_journal(t);
 }
 
 // What is loaded now, of the plan. An optional module that failed in an earlier run of this boot is not.
-static void loaded_target(const struct transaction *r, const char *digest, struct driver_state *ret)
+static void loaded_target(const struct transaction *t, const char *digest, struct driver_state *ret)
 {
-	const struct plan *p = &r->session->plan;
-	plan_target(p, &r->session->params, digest, r->session->facts.host.build_id, ret);
+	const struct plan *p = &t->session->plan;
+	plan_target(p, &t->session->params, digest, t->session->facts.host.build_id, ret);
 	for (size_t i = 0; i < p->optional.count; i++)
-		if (!modules_find(&r->now.loaded, p->optional.items[i]))
+		if (!modules_find(&t->now.loaded, p->optional.items[i]))
 			driver_state_drop(ret, p->optional.items[i]);
 }
 
 // Whether the kernel has what was meant, parameters included; else the request is another one now.
-static bool is_loaded_as_meant(const struct transaction *r, const struct driver_state *meant)
+static bool is_loaded_as_meant(const struct transaction *t, const struct driver_state *meant)
 {
 	auto_driver_state struct driver_state found = { 0 };
-	loaded_target(r, meant->digest, &found);
+	loaded_target(t, meant->digest, &found);
 	return meant->version && driver_state_same(&found, meant);
 }
 
 // An adopted driver is the last good one, too: a run of this boot loaded it and could not end well, or the journal that
 // knew it is lost. Without its package in the store there would be no way back to it.
-static bool is_adopted_anew(struct transaction *r)
+static bool is_adopted_anew(struct transaction *t)
 {
-	struct journal *j = &r->journal;
-	const struct driver_state *left = journal_left_loaded(j, r->session->node.boot);
-	const struct acquire *o = &r->session->acquire;
+	struct journal *j = &t->journal;
+	const struct driver_state *left = journal_left_loaded(j, t->session->node.boot);
+	const struct acquire *o = &t->session->acquire;
 	const struct package *p = acquire_found(o);
 	auto_driver_state struct driver_state found = { 0 };
 	auto_package struct package stored = PACKAGE_NONE;
 	struct err ignored;
-	if (left && is_loaded_as_meant(r, left)) {
+	if (left && is_loaded_as_meant(t, left)) {
 		journal_succeeded(j);
 		return true;
 	}
 	// The journal of this boot knows better how it was loaded.
-	if (loaded_params_record(j, r->session->node.boot, r->session->plan.driver,
-				 module_type_name(r->session->plan.flavour)))
+	if (loaded_params_record(j, t->session->node.boot, t->session->plan.driver,
+				 module_type_name(t->session->plan.flavour)))
 		return false;
-	if (j->state != JOURNAL_IDLE || !p || !acquire_has_store(o) || !plan_has(&r->session->plan, STEP_ADOPT) ||
-	    is_loaded_as_meant(r, &j->last_good))
+	if (j->state != JOURNAL_IDLE || !p || !acquire_has_store(o) || !plan_has(&t->session->plan, STEP_ADOPT) ||
+	    is_loaded_as_meant(t, &j->last_good))
 		return false;
 	const struct package_want want = { .digest = p->manifest.digest };
 	if (package_find(&o->store.layout, &want, &stored, NULL, &ignored) <= 0)
 		return false;
-	loaded_target(r, p->manifest.digest, &found);
+	loaded_target(t, p->manifest.digest, &found);
 	journal_adopted(j, &found);
 	return true;
 }
 
 // Also what an earlier run could not write.
-static void record_roots(const struct transaction *r)
+static void record_roots(const struct transaction *t)
 {
-	const char *hex = r->journal.last_good.digest;
-	const struct acquire *o = &r->session->acquire;
+	const char *hex = t->journal.last_good.digest;
+	const struct acquire *o = &t->session->acquire;
 	auto_store_roots struct store_roots roots = { 0 };
 	struct err ignored;
 	if (!hex || !acquire_has_store(o) ||
 	    (store_roots(&o->store, &roots, &ignored) == 0 && str_eq(roots.target, hex) &&
 	     str_eq(roots.last_good, hex)))
 		return;
-	transaction_remember(r, hex, store_set_target);
-	transaction_remember(r, hex, store_set_last_good);
+	transaction_remember(t, hex, store_set_target);
+	transaction_remember(t, hex, store_set_last_good);
 }
 
 // Every post-condition holds: what this or an interrupted run changed becomes the last good driver.
-static void finish_transaction(struct transaction *r)
+static void finish_transaction(struct transaction *t)
 {
-	struct journal *j = &r->journal;
-	bool is_unfinished = journal_is_unfinished(j, r->session->node.boot), is_good;
-	if (r->was_open)
-		step_commit_unbind_left(r);
-	if (r->is_touched || is_unfinished) {
-		is_good = r->is_touched || is_loaded_as_meant(r, &j->target);
-		drop_failed_modules(r);
+	struct journal *j = &t->journal;
+	bool is_unfinished = journal_is_unfinished(j, t->session->node.boot), is_good;
+	if (t->was_open)
+		step_commit_unbind_left(t);
+	if (t->is_touched || is_unfinished) {
+		is_good = t->is_touched || is_loaded_as_meant(t, &j->target);
+		drop_failed_modules(t);
 		if (is_good)
 			journal_succeeded(j);
 		else
 			journal_rolled_back(j);
 	} else {
-		is_good = is_adopted_anew(r);
+		is_good = is_adopted_anew(t);
 	}
 	if (is_good || is_unfinished)
-		write_journal(r);
-	if (is_good || is_loaded_as_meant(r, &j->last_good))
-		record_roots(r);
+		write_journal(t);
+	if (is_good || is_loaded_as_meant(t, &j->last_good))
+		record_roots(t);
 }
 
 int session_foresee(struct session *s, struct err *err)
 {
 	struct status unused = { 0 };
-	auto_transaction struct transaction r = TRANSACTION_OF(s, &unused);
+	auto_transaction struct transaction t = TRANSACTION_OF(s, &unused);
 	for (size_t i = 0; i < s->plan.count; i++)
-		if (step_foresee(&r, &s->plan.steps[i], err) < 0)
+		if (step_foresee(&t, &s->plan.steps[i], err) < 0)
 			return err_wrap(err, "%s", plan_step_name(s->plan.steps[i].kind));
 	return 0;
 }
@@ -360,52 +361,52 @@ int session_foresee(struct session *s, struct err *err)
 int session_stage(struct session *s, const struct compile_gate *gate, struct err *err)
 {
 	struct status unused = { 0 };
-	auto_transaction struct transaction r = TRANSACTION_OF(s, &unused);
+	auto_transaction struct transaction t = TRANSACTION_OF(s, &unused);
 	const struct plan *plan = &s->plan;
-	r.gate = gate;
-	if (transaction_open(&r, err) < 0)
+	t.gate = gate;
+	if (transaction_open(&t, err) < 0)
 		return -1;
-	for (size_t i = 0; i < plan->count && plan->steps[i].kind <= STEP_PROVE; i++) {
+	for (size_t i = 0; i < plan->count && plan_step_is(plan->steps[i].kind, STEP_IS_STAGED); i++) {
 		const char *name = plan_step_name(plan->steps[i].kind);
 		progress_enter(s->node.progress, name);
-		if (step_actions[plan->steps[i].kind].run(&r, &plan->steps[i], err) < 0) {
+		if (step_actions[plan->steps[i].kind].run(&t, &plan->steps[i], err) < 0) {
 			progress_fail(s->node.progress);
 			return err_wrap(err, "%s", name);
 		}
 	}
-	return plan_has(plan, STEP_PROVE) ? check_target(&r, err) : 0;
+	return plan_has(plan, STEP_PROVE) ? check_target(&t, err) : 0;
 }
 
 int apply_plan(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err)
 {
-	auto_transaction struct transaction r = TRANSACTION_OF(s, ret);
+	auto_transaction struct transaction t = TRANSACTION_OF(s, ret);
 	const struct plan *plan = &s->plan;
 	const char *outcome = plan_outcome_name(plan->outcome);
 	sigset_t before;
-	r.gate = gate;
+	t.gate = gate;
 	sigprocmask(SIG_BLOCK, NULL, &before);
-	int done = transaction_open(&r, err);
+	int done = transaction_open(&t, err);
 	if (done == 0)
-		flush_journal(&r);
+		flush_journal(&t);
 	for (size_t i = 0; done == 0 && i < plan->count; i++) {
 		const struct step *step = &plan->steps[i];
 		progress_enter(s->node.progress, plan_step_name(step->kind));
-		if (begin_step(&r, step, err) == 0 && step_actions[step->kind].run(&r, step, err) >= 0)
+		if (begin_step(&t, step, err) == 0 && step_actions[step->kind].run(&t, step, err) >= 0)
 			continue;
 		progress_fail(s->node.progress);
 		err_wrap(err, "%s", plan_step_name(step->kind));
-		if (r.is_touched)
-			undo_change(&r, i, err);
+		if (t.is_touched)
+			undo_change(&t, i, err);
 		else
-			step_undo_export(&r);
+			step_undo_export(&t);
 		done = -1;
 	}
 	if (done < 0) {
 		transaction_publish_failure(s, outcome, err);
 	} else {
-		finish_transaction(&r);
-		step_export_collect(&r);
-		publish_result(s, &r.now, ret, outcome, NULL);
+		finish_transaction(&t);
+		step_export_collect(&t);
+		publish_result(s, &t.now, ret, outcome, NULL);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
@@ -413,107 +414,107 @@ int apply_plan(struct session *s, const struct compile_gate *gate, struct status
 
 // Which driver comes back, if any. A change that ended two boots is not started a third time; bringing back the last
 // good driver pauses for one boot.
-static int choose_last_good(struct transaction *r, struct err *err)
+static int choose_last_good(struct transaction *t, struct err *err)
 {
 	static const struct driver_state none;
-	struct journal *j = &r->journal;
-	const char *boot = r->session->node.boot;
+	struct journal *j = &t->journal;
+	const char *boot = t->session->node.boot;
 	auto_str char *loop = journal_why_not(j, boot, &j->target);
-	if (loop && journal_is_unfinished(j, boot) && !r->was_open && !driver_state_same(&j->target, &j->last_good)) {
+	if (loop && journal_is_unfinished(j, boot) && !t->was_open && !driver_state_same(&j->target, &j->last_good)) {
 		struct err why;
 		err_set(&why, E_TARGET_FAILED, "%s", loop);
 		journal_failed(j, &why);
 	}
-	rollback_prepare(r->session, j, &none, &r->package, &r->rollback);
-	if (!r->rollback.driver.version)
+	rollback_prepare(t->session, j, &none, &t->package, &t->rollback);
+	if (!t->rollback.driver.version)
 		return 0;
-	auto_str char *why = journal_why_not(j, boot, &r->rollback.driver);
+	auto_str char *why = journal_why_not(j, boot, &t->rollback.driver);
 	if (!why)
 		return 1;
 	bool is_new = journal_skip_boot(j, boot);
-	progress_note(r->session->node.progress, "the last good driver %s is not restored: %s%s",
-		      r->rollback.driver.version, why, str_eq(j->rest, boot) ? "; the next boot tries again" : "");
-	return is_new ? write_intent(r, err) : 0;
+	progress_note(t->session->node.progress, "the last good driver %s is not restored: %s%s",
+		      t->rollback.driver.version, why, str_eq(j->rest, boot) ? "; the next boot tries again" : "");
+	return is_new ? write_intent(t, err) : 0;
 }
 
 // Nothing is touched yet. A driver from the refused package would fail the same way. The user space comes before the
 // firmware check, because it may contain the firmware.
-static int begin_recovery(struct transaction *r, struct err *err)
+static int begin_recovery(struct transaction *t, struct err *err)
 {
 	static const struct driver_state none;
-	const struct driver_state *last = &r->rollback.driver;
-	const char *unfit = r->session->acquire.unfit;
+	const struct driver_state *last = &t->rollback.driver;
+	const char *unfit = t->session->acquire.unfit;
 	struct err why;
 	if (*unfit && str_eq(last->digest, unfit))
-		return err_set(err, r->failure->code, "driver %s is in the package that was refused", last->version);
-	if (r->session->driver_root.dir && step_prepare_rollback_export(r, &why) < 0)
-		progress_note(r->session->node.progress, "the user space of driver %s is not exported: %s",
+		return err_set(err, t->failure->code, "driver %s is in the package that was refused", last->version);
+	if (t->session->driver_root.dir && step_prepare_rollback_export(t, &why) < 0)
+		progress_note(t->session->node.progress, "the user space of driver %s is not exported: %s",
 			      last->version, why.text);
-	if (step_check_rollback(r, err) < 0)
+	if (step_check_rollback(t, err) < 0)
 		return -1;
-	journal_begin(&r->journal, r->session->node.boot, last, &none);
-	journal_step(&r->journal, "back");
-	return publish_step(r, "back", last->version, true, err) < 0 ? -1 : write_intent(r, err);
+	journal_begin(&t->journal, t->session->node.boot, last, &none);
+	journal_step(&t->journal, "back");
+	return publish_step(t, "back", last->version, true, err) < 0 ? -1 : write_intent(t, err);
 }
 
-static int load_last_good(struct transaction *r, struct err *err)
+static int load_last_good(struct transaction *t, struct err *err)
 {
 	auto_strv struct strv order = { 0 }, gone = { 0 };
-	gpu_holds_release(&r->session->holds); // of the run that failed
-	if (modules_unload_order(&r->session->facts.loaded, &order, err) < 0 ||
-	    unload_modules(&order, r->session->node.sys, r->session->node.kern, r->session->request->unload_timeout_ms,
+	gpu_holds_release(&t->session->holds); // of the run that failed
+	if (modules_unload_order(&t->session->facts.loaded, &order, err) < 0 ||
+	    unload_modules(&order, t->session->node.sys, t->session->node.kern, t->session->request->unload_timeout_ms,
 			   &gone, err) < 0 ||
-	    step_undo_unload(r, err) < 0)
+	    step_undo_unload(t, err) < 0)
 		return -1;
-	step_export_rollback(r);
+	step_export_rollback(t);
 	// With a GPU that does not start it is still the last good one, and better than none.
-	if (transaction_verify(r, NULL, err) < 0 && err->code != E_GPU_PENDING && !is_gpu_fault(r, err))
+	if (transaction_verify(t, NULL, err) < 0 && err->code != E_GPU_PENDING && !is_gpu_fault(t, err))
 		return -1;
-	progress_end(r->session->node.progress, "verify", "the last good driver, every post-condition holds");
+	progress_end(t->session->node.progress, "verify", "the last good driver, every post-condition holds");
 	return 0;
 }
 
 int apply_last_good(struct session *s, const struct err *failure, struct status *ret, struct err *err)
 {
-	auto_transaction struct transaction r = TRANSACTION_OF(s, ret);
+	auto_transaction struct transaction t = TRANSACTION_OF(s, ret);
 	struct err owned;
 	sigset_t before;
 	auto_served_gpus struct gpus served = { 0 };
 	enum module_type flavour = MODULE_TYPE_AUTO;
-	r.failure = failure;
-	if (transaction_open(&r, err) < 0)
+	t.failure = failure;
+	if (transaction_open(&t, err) < 0)
 		return -1;
-	module_type_parse(r.journal.last_good.flavour, &flavour);
-	gpu_support_served(&s->facts.gpus, r.journal.last_good.version, flavour, &served);
-	if (journal_is_wedged(&r.journal, s->node.boot) || (s->facts.loaded.version && !r.was_open) ||
+	module_type_parse(t.journal.last_good.flavour, &flavour);
+	gpu_support_served(&s->facts.gpus, t.journal.last_good.version, flavour, &served);
+	if (journal_is_wedged(&t.journal, s->node.boot) || (s->facts.loaded.version && !t.was_open) ||
 	    gpus_check_owner(&served, false, &owned) < 0) // another driver has a GPU
 		return 0;
 	state_dir_init(&s->acquire.memory, &s->node, true); // no driver is at risk
-	flush_journal(&r);
+	flush_journal(&t);
 	sigprocmask(SIG_BLOCK, NULL, &before);
-	int done = choose_last_good(&r, err);
+	int done = choose_last_good(&t, err);
 	if (done == 0)
 		return 0;
 	if (done > 0)
-		done = begin_recovery(&r, err);
+		done = begin_recovery(&t, err);
 	if (done == 0) {
 		block_signals();
-		done = load_last_good(&r, err);
+		done = load_last_good(&t, err);
 		if (done == 0)
-			journal_succeeded(&r.journal);
+			journal_succeeded(&t.journal);
 		else if (err->code == E_WEDGED)
-			journal_wedge(&r.journal, s->node.boot, err->text);
+			journal_wedge(&t.journal, s->node.boot, err->text);
 		else
-			journal_rolled_back(&r.journal);
-		write_journal(&r);
+			journal_rolled_back(&t.journal);
+		write_journal(&t);
 	}
 	if (done < 0) {
 		if (s->driver_root.dir && !s->driver_root.is_switched) // prepared for a driver that is not loaded
-			step_undo_export(&r);
+			step_undo_export(&t);
 		transaction_publish_failure(s, "back", err);
 	} else {
-		step_export_collect(&r);
-		publish_result(s, &r.now, ret, "back", failure);
+		step_export_collect(&t);
+		publish_result(s, &t.now, ret, "back", failure);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done < 0 ? -1 : 1;

@@ -19,30 +19,30 @@ static struct gpu_check gpu_check_of(struct session *s, const struct facts *fact
 	return (struct gpu_check){ .start = start, .deepest = deepest };
 }
 
-static void keep_record(const struct transaction *r, const struct gpu_record *record)
+static void keep_record(const struct transaction *t, const struct gpu_record *record)
 {
-	struct session *s = r->session;
+	struct session *s = t->session;
 	struct err why;
 	if (gpu_record_write(s->node.host, s->node.state, s->node.boot, record, &why) < 0)
 		progress_note(s->node.progress, "cannot record how the GPUs are: %s", why.text);
 }
 
-int transaction_measure_before(struct transaction *r, struct err *err)
+int transaction_measure_before(struct transaction *t, struct err *err)
 {
 	auto_gpu_holds struct gpu_holds holds = { 0 };
-	struct session *s = r->session;
+	struct session *s = t->session;
 	if (s->request->gpus.is_off || !s->facts.loaded.version || !plan_has(&s->plan, STEP_UNLOAD) ||
-	    r->is_before_known)
+	    t->is_before_known)
 		return 0;
 	const struct gpu_check check = gpu_check_of(s, &s->facts, GPU_ANSWER); // somebody may compute
 	progress_enter(s->node.progress, "gpus");
-	if (gpu_record_measure(&check, &r->before, &holds, err) < 0)
+	if (gpu_record_measure(&check, &t->before, &holds, err) < 0)
 		return err_wrap(err, "before the change");
-	r->is_before_known = true;
-	auto_str char *text = gpu_results_text(&r->before.results);
-	if (gpu_results_count(&r->before.results, GPU_PENDING) || !gpu_holds_release(&holds)) {
-		r->before.allowed = s->request->gpus.allowed_missing;
-		keep_record(r, &r->before); // until they are measured again the node is not ready
+	t->is_before_known = true;
+	auto_str char *text = gpu_results_text(&t->before.results);
+	if (gpu_results_count(&t->before.results, GPU_PENDING) || !gpu_holds_release(&holds)) {
+		t->before.allowed = s->request->gpus.allowed_missing;
+		keep_record(t, &t->before); // until they are measured again the node is not ready
 		err_set(err, E_GPU_PENDING, "before the change: %s", text);
 		return err_next(err, "nothing was changed; see what the GPU hangs in (`dmesg | grep NVRM`), drain the "
 				     "node and reboot it");
@@ -52,48 +52,48 @@ int transaction_measure_before(struct transaction *r, struct err *err)
 }
 
 // What nobody measured counts as working if there is a driver to go back to, which nobody complained of.
-static bool has_worked(const struct transaction *r, const struct gpu_record *last, const struct gpu_result *now)
+static bool has_worked(const struct transaction *t, const struct gpu_record *last, const struct gpu_result *now)
 {
-	const struct gpu_result *before = gpu_results_find(&r->before.results, now->address);
+	const struct gpu_result *before = gpu_results_find(&t->before.results, now->address);
 	const struct gpu_result *record = gpu_results_find(&last->results, now->address);
-	if (r->is_before_known && (!before || before->outcome == GPU_BROKEN || before->level >= now->level))
+	if (t->is_before_known && (!before || before->outcome == GPU_BROKEN || before->level >= now->level))
 		return before && before->outcome != GPU_BROKEN;
 	if (record) // deeper than it was looked at before the change, or there was no look
 		return record->outcome != GPU_BROKEN;
-	return r->is_before_known || r->rollback.driver.version;
+	return t->is_before_known || t->rollback.driver.version;
 }
 
 // Whether the driver that was just loaded broke a GPU. One that is the last good driver, as it was, did not: before the
 // reboot it worked with it. What only a reset mends is not mended by another driver either.
-static bool is_driver_at_fault(const struct transaction *r, const struct gpu_results *now)
+static bool is_driver_at_fault(const struct transaction *t, const struct gpu_results *now)
 {
 	auto_gpu_record struct gpu_record last = { 0 };
 	struct err ignored;
-	if (!r->is_before_known && driver_state_same(&r->target, &r->journal.last_good))
+	if (!t->is_before_known && driver_state_same(&t->target, &t->journal.last_good))
 		return false;
-	gpu_record_last(r->session->node.state, &last, &ignored);
+	gpu_record_last(t->session->node.state, &last, &ignored);
 	// What an attempt at this very driver measured that was cut off is no look before it.
-	if (!r->is_before_known && gpu_record_is_of(&last, r->target.version, r->target.flavour))
+	if (!t->is_before_known && gpu_record_is_of(&last, t->target.version, t->target.flavour))
 		gpu_record_done(&last);
 	for (size_t i = 0; i < now->count; i++) {
 		const struct gpu_result *g = &now->items[i];
-		if (g->outcome == GPU_BROKEN && !g->is_reset_due && has_worked(r, &last, g))
+		if (g->outcome == GPU_BROKEN && !g->is_reset_due && has_worked(t, &last, g))
 			return true;
 	}
 	return false;
 }
 
 // Measured since this driver was loaded, and no GPU has come or gone since.
-static bool is_known(const struct transaction *r, const struct gpu_record *record)
+static bool is_known(const struct transaction *t, const struct gpu_record *record)
 {
 	auto_strv struct strv there = { 0 };
 	struct err ignored;
 	time_t measured;
-	const struct modules *l = &r->now.loaded;
+	const struct modules *l = &t->now.loaded;
 	const struct gpu_results *g = &record->results;
 	bool is_good = gpu_results_count(g, GPU_WORKS) + gpu_results_count(g, GPU_EXCLUDED) == g->count;
-	if (r->is_touched || record->is_waived || !gpu_record_is_valid(record, l) ||
-	    root_list(r->session->node.kern, "proc/driver/nvidia/gpus", &there, &ignored) < 0)
+	if (t->is_touched || record->is_waived || !gpu_record_is_valid(record, l) ||
+	    root_list(t->session->node.kern, "proc/driver/nvidia/gpus", &there, &ignored) < 0)
 		return false;
 	for (size_t i = 0; i < there.count; i++)
 		if (!gpu_results_find(g, there.items[i]))
@@ -107,18 +107,18 @@ static bool is_known(const struct transaction *r, const struct gpu_record *recor
 	return age >= 0 && age < BROKEN_KEEPS_S; // less: somebody has set the clock back
 }
 
-static int measure_now(struct transaction *r, struct gpu_record *ret, struct err *err)
+static int measure_now(struct transaction *t, struct gpu_record *ret, struct err *err)
 {
-	struct session *s = r->session;
+	struct session *s = t->session;
 	// Of what was just loaded nobody has anything open; a running job must not meet another context.
-	const struct gpu_check check = gpu_check_of(s, &r->now, r->is_touched ? GPU_COMPUTE : GPU_ANSWER);
+	const struct gpu_check check = gpu_check_of(s, &t->now, t->is_touched ? GPU_COMPUTE : GPU_ANSWER);
 	progress_enter(s->node.progress, "gpus");
 	if (gpu_record_measure(&check, ret, &s->holds, err) < 0)
 		return -1;
 	ret->allowed = s->request->gpus.allowed_missing;
-	bool is_at_fault = is_driver_at_fault(r, &ret->results); // by the record that is replaced now
-	keep_record(r, ret);
-	r->is_gpu_at_fault = !is_at_fault;
+	bool is_at_fault = is_driver_at_fault(t, &ret->results); // by the record that is replaced now
+	keep_record(t, ret);
+	t->is_gpu_at_fault = !is_at_fault;
 	if (is_at_fault) // what a driver broke may not be missing
 		ret->allowed = 0;
 	if (gpu_record_check(ret, err) < 0)
@@ -128,22 +128,22 @@ static int measure_now(struct transaction *r, struct gpu_record *ret, struct err
 	return 0;
 }
 
-int transaction_check_gpus(struct transaction *r, struct err *err)
+int transaction_check_gpus(struct transaction *t, struct err *err)
 {
 	auto_gpu_record struct gpu_record record = { 0 }, now = { 0 };
-	struct session *s = r->session;
+	struct session *s = t->session;
 	struct err ignored;
 	bool is_changed = false;
-	if (!r->now.loaded.version)
+	if (!t->now.loaded.version)
 		return 0;
 	if (s->request->gpus.is_off)
-		return gpu_record_waive(s->node.host, s->node.boot, &r->now.loaded, err) < 0 ? -1 : 1;
-	if (gpu_record_read(s->node.host, s->node.boot, &record, &ignored) <= 0 || !is_known(r, &record))
-		return measure_now(r, &now, err) < 0 ? err_wrap(err, "gpus") : 1;
-	r->is_gpu_at_fault = true;
+		return gpu_record_waive(s->node.host, s->node.boot, &t->now.loaded, err) < 0 ? -1 : 1;
+	if (gpu_record_read(s->node.host, s->node.boot, &record, &ignored) <= 0 || !is_known(t, &record))
+		return measure_now(t, &now, err) < 0 ? err_wrap(err, "gpus") : 1;
+	t->is_gpu_at_fault = true;
 	if (record.allowed != s->request->gpus.allowed_missing) {
 		record.allowed = s->request->gpus.allowed_missing;
-		keep_record(r, &record);
+		keep_record(t, &record);
 		is_changed = true;
 	}
 	return gpu_record_check(&record, err) < 0 ? err_wrap(err, "gpus, measured at %s", record.time) : is_changed;

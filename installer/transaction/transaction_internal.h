@@ -54,7 +54,7 @@ struct transaction {
 };
 #define TRANSACTION_OF(s, ret) \
 	((struct transaction){ .session = (s), .package = PACKAGE_NONE, .rollback = ROLLBACK_NONE, .status = (ret) })
-void transaction_done(struct transaction *r);
+void transaction_done(struct transaction *t);
 #define auto_transaction __attribute__((cleanup(transaction_done)))
 
 // Runs a plan step by step; after a failure undoes, last step first, what this run changed in the kernel. The node's
@@ -68,39 +68,37 @@ int apply_last_good(struct session *s, const struct err *failure, struct status 
 struct compile_request session_compile(const struct session *s); // of STEP_COMPILE; some members are the step's
 
 struct step_action {
-	int (*run)(struct transaction *r, const struct step *step, struct err *err);
-	int (*undo)(struct transaction *r, struct err *err);
-	bool is_touch; // changes the kernel: from the first of these on there is a journal
-	bool is_long;  // may be: its start is published
+	int (*run)(struct transaction *t, const struct step *step, struct err *err);
+	int (*undo)(struct transaction *t, struct err *err); // NULL = there is nothing to undo
 };
 extern const struct step_action step_actions[]; // by enum step_kind
 
 // What the step would refuse, as far as reading alone can tell.
-int step_foresee(struct transaction *r, const struct step *step, struct err *err);
-int step_prepare_export(struct transaction *r, struct err *err); // before anything is touched, or in STEP_EXPORT
+int step_foresee(struct transaction *t, const struct step *step, struct err *err);
+int step_prepare_export(struct transaction *t, struct err *err); // before anything is touched, or in STEP_EXPORT
 // Loads what the kernel had, with its nodes.
-int step_undo_unload(struct transaction *r, struct err *err);
+int step_undo_unload(struct transaction *t, struct err *err);
 // Restores the previous export; a failure is a note, because it must not stop the undo of the modules.
-void step_undo_export(struct transaction *r);
+void step_undo_export(struct transaction *t);
 // After an interrupted run, which may not have committed its unbinding.
-void step_commit_unbind_left(const struct transaction *r);
-void step_export_collect(struct transaction *r); // removes exports that are no longer used
+void step_commit_unbind_left(const struct transaction *t);
+void step_export_collect(struct transaction *t); // removes exports that are no longer used
 
 // Restoring a driver on a node without one: its firmware is checked like a target's. Its user space, as far as the
 // store has it, is prepared before its modules are loaded, and exported afterwards.
-int step_check_rollback(struct transaction *r, struct err *err);
-int step_prepare_rollback_export(struct transaction *r, struct err *err);
-void step_export_rollback(struct transaction *r);
+int step_check_rollback(struct transaction *t, struct err *err);
+int step_prepare_rollback_export(struct transaction *t, struct err *err);
+void step_export_rollback(struct transaction *t);
 
 // The store keeps what is in use and what last made the node ready. A failed record must not fail a working node.
-void transaction_remember(const struct transaction *r, const char *digest,
+void transaction_remember(const struct transaction *t, const char *digest,
 			  int (*set)(const struct store *s, const char *hex, struct err *err));
 // For a run that ended before any of these: publishes the node's status and the failure (status_file.h).
 void transaction_publish_failure(struct session *s, const char *outcome, const struct err *failure);
 // Measures the node. plan: the result must match it; NULL = any working driver will do.
-int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err);
+int transaction_verify(struct transaction *t, const struct plan *plan, struct err *err);
 // Before a driver that is loaded is replaced: which GPUs work. E_GPU_PENDING: one of them hangs, and the driver stays.
-int transaction_measure_before(struct transaction *r, struct err *err);
+int transaction_measure_before(struct transaction *t, struct err *err);
 // Starts the GPUs, unless that was done since the driver was loaded, and judges: E_GPU_START, _PENDING, _UNTESTED.
 // 1 = the record has changed.
-int transaction_check_gpus(struct transaction *r, struct err *err);
+int transaction_check_gpus(struct transaction *t, struct err *err);

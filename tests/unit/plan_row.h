@@ -19,7 +19,8 @@ struct row {
 	const char *source;         // version of the source at hand
 	const char *request_driver;
 	enum module_type request_flavour;
-	bool is_compile_forbidden, is_sig_enforced;
+	const char *digest; // requested
+	bool is_compile_forbidden, is_sig_enforced, is_named;
 	const char *payload, *export_why, *payload_why_not; // as in struct at_hand
 	const char *holder;                                 // path held by a process
 	enum {
@@ -164,6 +165,8 @@ static void check_row(const struct row *row)
 		make_package(row, &package);
 	struct request request = { .driver = row->request_driver,
 				   .flavour = row->request_flavour,
+				   .digest = row->digest,
+				   .is_named = row->is_named,
 				   .is_compile_forbidden = row->is_compile_forbidden,
 				   .host_driver = row->host_driver,
 				   .is_retry = row->is_retry,

@@ -43,13 +43,13 @@ static void unload_that_hangs_is_the_last(void **state)
 	const struct sys sys = { .module_unload = hang_in_uvm };
 	struct request request = { .unload_timeout_ms = 1000 };
 	auto_session struct session s = SESSION_NONE;
-	auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
+	auto_transaction struct transaction t = TRANSACTION_OF(&s, NULL);
 	folder_make(&folder);
 	make_session(&s, &request, &sys);
-	strv_add(&r.loaded, str_dup("nvidia"));
-	strv_add(&r.loaded, str_dup("nvidia_uvm"));
-	strv_add(&r.loaded, str_dup("nvidia_modeset"));
-	assert_int_equal(step_actions[STEP_LOAD].undo(&r, &err), -1);
+	strv_add(&t.loaded, str_dup("nvidia"));
+	strv_add(&t.loaded, str_dup("nvidia_uvm"));
+	strv_add(&t.loaded, str_dup("nvidia_modeset"));
+	assert_int_equal(step_actions[STEP_LOAD].undo(&t, &err), -1);
 	assert_int_equal(err.code, E_WEDGED);
 	assert_non_null(strstr(err.text, "unload 'nvidia_uvm': the kernel did not return within 1 s"));
 	assert_true(root_exists(&folder.root, "nvidia_modeset"));
@@ -70,19 +70,19 @@ static int refuse(const struct sys *s, const void *data, size_t len, const char 
 	return str_eq(name, refused) ? -1 : 0;
 }
 
-static void make_set(struct transaction *r)
+static void make_set(struct transaction *t)
 {
 	static const char *const names[] = { "nvidia", "nvidia-modeset", "nvidia-uvm" };
-	r->set.items = mem_alloc(ARRAY_SIZE(names) * sizeof(*r->set.items));
-	r->order = mem_alloc(ARRAY_SIZE(names) * sizeof(*r->order));
-	r->needs = mem_alloc(ARRAY_SIZE(names) * sizeof(*r->needs));
-	for (; r->set.count < ARRAY_SIZE(names); r->set.count++) {
+	t->set.items = mem_alloc(ARRAY_SIZE(names) * sizeof(*t->set.items));
+	t->order = mem_alloc(ARRAY_SIZE(names) * sizeof(*t->order));
+	t->needs = mem_alloc(ARRAY_SIZE(names) * sizeof(*t->needs));
+	for (; t->set.count < ARRAY_SIZE(names); t->set.count++) {
 		struct err err;
 		size_t len;
-		auto_str char *name = module_canonical(names[r->set.count]);
+		auto_str char *name = module_canonical(names[t->set.count]);
 		char *data = forge_ko(&(struct forge_module){ .name = name }, &len);
-		assert_int_equal(module_parse(data, len, names[r->set.count], &r->set.items[r->set.count], &err), 0);
-		r->order[r->set.count] = r->set.count;
+		assert_int_equal(module_parse(data, len, names[t->set.count], &t->set.items[t->set.count], &err), 0);
+		t->order[t->set.count] = t->set.count;
 	}
 }
 
@@ -110,25 +110,25 @@ static void only_the_core_counts(void **state)
 		struct err err = { 0 };
 		struct request request = { 0 };
 		auto_session struct session s = SESSION_NONE;
-		auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
+		auto_transaction struct transaction t = TRANSACTION_OF(&s, NULL);
 		folder_make(&folder);
 		make_session(&s, &request, &sys);
 		if (!rows[i].is_demanded)
 			strv_add(&s.plan.optional, str_dup("nvidia-modeset"));
 		assert_int_equal(module_params_add_option(&s.params, "nvidia-modeset:a=1", &err), 0);
-		driver_state_set_params(&r.target, "nvidia_modeset", "a=1");
-		make_set(&r);
+		driver_state_set_params(&t.target, "nvidia_modeset", "a=1");
+		make_set(&t);
 		refused = rows[i].refused;
-		assert_int_equal(step_actions[STEP_LOAD].run(&r, &step, &err), rows[i].code ? -1 : 0);
+		assert_int_equal(step_actions[STEP_LOAD].run(&t, &step, &err), rows[i].code ? -1 : 0);
 		assert_int_equal(rows[i].code ? err.code : 0, rows[i].code);
-		auto_str char *loaded = r.loaded.count ? strv_join(&r.loaded, " ") : str_dup("");
+		auto_str char *loaded = t.loaded.count ? strv_join(&t.loaded, " ") : str_dup("");
 		folder_expect(&folder, "asked", rows[i].asked);
 		assert_string_equal(loaded, rows[i].loaded);
-		assert_int_equal(r.failed.count, rows[i].failed ? 1 : 0);
+		assert_int_equal(t.failed.count, rows[i].failed ? 1 : 0);
 		if (rows[i].failed) {
-			assert_string_equal(r.failed.items[0].module, rows[i].failed);
-			assert_string_equal(r.failed.items[0].params, "a=1");
-			assert_string_equal(r.failed.items[0].code, "E_LOAD");
+			assert_string_equal(t.failed.items[0].module, rows[i].failed);
+			assert_string_equal(t.failed.items[0].params, "a=1");
+			assert_string_equal(t.failed.items[0].code, "E_LOAD");
 		}
 		folder_done(&folder);
 	}
@@ -152,16 +152,16 @@ static void a_load_that_hangs_is_not_spared(void **state)
 	struct err err = { 0 };
 	struct request request = { .load_timeout_ms = 500 };
 	auto_session struct session s = SESSION_NONE;
-	auto_transaction struct transaction r = TRANSACTION_OF(&s, NULL);
+	auto_transaction struct transaction t = TRANSACTION_OF(&s, NULL);
 	folder_make(&folder);
 	make_session(&s, &request, &sys);
 	strv_add(&s.plan.optional, str_dup("nvidia-modeset"));
-	make_set(&r);
-	assert_int_equal(step_actions[STEP_LOAD].run(&r, &step, &err), -1);
+	make_set(&t);
+	assert_int_equal(step_actions[STEP_LOAD].run(&t, &step, &err), -1);
 	assert_int_equal(err.code, E_WEDGED);
 	assert_non_null(strstr(err.text, "load 'nvidia_modeset': the kernel did not return within 0.5 s"));
-	assert_int_equal(r.loaded.count, 1);
-	assert_int_equal(r.failed.count, 0);
+	assert_int_equal(t.loaded.count, 1);
+	assert_int_equal(t.failed.count, 0);
 	folder_done(&folder);
 }
 
