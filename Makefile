@@ -80,7 +80,6 @@ $B/installer/cmd/common/version.o: $B/commit
 $B/kmod/source/patch.o: $(DATA)
 $B/kmod/build/probes.o: kmod/build/ask.sh
 $B/installer/cmd/common/completion.o: $(wildcard packaging/completion/*)
-$B/installer/cmd/container/serve.o: $(wildcard installer/cmd/container/page/*)
 $B/kmod/forkserver/forkserver.o: kmod/forkserver/check.sh $B/forkserver.so
 $B/installer/gpu_check/gpu_helper.o: $B/gpu-helper
 # For any distribution: the one for compilers, linked with nothing, the other with the oldest C library; without sanitizers.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
-#   scripts/deps.sh [TIER...]    build test check cli services cluster whole image images publish lint vm man package root bench fuzz mutate coverage browser; by default all
+#   scripts/deps.sh [TIER...]    build test check cli services cluster whole image images publish lint vm man package root bench fuzz mutate coverage; by default all
 #                                of these; arm64: compilers and emulators for it; --list TIER... only says what they are
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
@@ -21,7 +21,7 @@ declare -A tiers=(
     libelf-dev patch dpkg-dev xz-utils lz4 zstd python3 jq makeself ca-certificates apt-utils gpg gpg-agent sbsigntool mtools dosfstools"
   [check]="python3 procps ccache git" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"
   [fuzz]="clang libclang-rt-dev" [mutate]="python3 python3-clang" [coverage]="gcovr acl" [man]="scdoc man-db" [package]="dpkg-dev rpm binutils" [whole]="iproute2 buildah"
-  [browser]="chromium python3-websocket" [root]="debootstrap git util-linux" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"
+  [root]="debootstrap git util-linux" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"
 )
 
 missing() { # PACKAGE... -> those that are not installed, one a line

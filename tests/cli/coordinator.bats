@@ -37,16 +37,14 @@ says() { [[ $("$KMODSMITH" probe liveness --pulse-dir "$dir" --stall 60) == "$1"
 @test "coordinator: it serves before it has an API server, and nothing of what a container before it said" {
   mkdir "$dir"
   echo 'kmodsmith_leader 1' >"$dir/coordinator.prom"
-  echo '{}' >"$dir/rollout.json"
   "$KMODSMITH" serve --listen 0 --pulse-dir "$BATS_TEST_TMPDIR" >"$BATS_TEST_TMPDIR/silent" 2>&1 3>&- 4>&- & # takes and never answers
   silent=$!
   log=$BATS_TEST_TMPDIR/silent soon grep -q "serving http" "$BATS_TEST_TMPDIR/silent"
   kill -STOP "$silent"
   sed -i "s|127.0.0.1:1\"|$(grep -om1 '127.0.0.1:[0-9]*' "$BATS_TEST_TMPDIR/silent")\"|" "$BATS_TEST_TMPDIR/config"
-  start --listen 0 --page
+  start --listen 0
   log=$BATS_TEST_TMPDIR/log soon grep -q "serving http://127.0.0.1:" "$BATS_TEST_TMPDIR/log"
   soon says "liveness: yes, process $pid is alive"
-  assert [ ! -e "$dir/rollout.json" ]
   assert [ ! -e "$dir/coordinator.prom" ]
   kill -KILL "$silent"
   silent=

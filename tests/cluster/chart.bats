@@ -63,7 +63,7 @@ remaining() { # what of kmodsmith the API server has, beside what every namespac
 @test "every object of every example keeps the rules that reviewers and their tools ask for" {
   local example
   for example in "$examples"/*.yaml; do rendered -f "$example" >"$BATS_TEST_TMPDIR/$(basename "$example")"; done
-  rendered --set mode=rollout,builders.enabled=true,coordinator.page=true,driver.version=1.2.3,createNamespace=true \
+  rendered --set mode=rollout,builders.enabled=true,driver.version=1.2.3,createNamespace=true \
     --set metrics.podMonitor.enabled=true,metrics.rules.enabled=true,metrics.dashboards.enabled=true >"$BATS_TEST_TMPDIR/all.yaml"
   run python3 "$top/tests/cluster/chart_rules.py" "$BATS_TEST_TMPDIR"/*.yaml
   assert_output ""
@@ -192,7 +192,7 @@ END
   mkdir "$BATS_TEST_TMPDIR/old"
   tar -xf "$chart" -C "$BATS_TEST_TMPDIR/old"
   cp "$top/tests/cluster/chart-values.yaml" "$BATS_TEST_TMPDIR/old/kmodsmith/values.yaml"
-  for options in driver.version=1.2.3 driver.version=1.2.3,privileged=false mode=rollout mode=rollout,builders.enabled=true,driver.version=1.2.3,coordinator.page=true; do
+  for options in driver.version=1.2.3 driver.version=1.2.3,privileged=false mode=rollout mode=rollout,builders.enabled=true,driver.version=1.2.3; do
     run helm template it "$BATS_TEST_TMPDIR/old/kmodsmith" --kube-version 1.33.0 --set "$options"
     assert_success
     echo "$output" >"$BATS_TEST_TMPDIR/made.yaml"
@@ -253,7 +253,7 @@ EOF
 @test "metrics: every pod that has some is reachable for them, and for nothing else; without them nothing listens" {
   local example=$examples/rollout.yaml object
   python3 - <(rendered -f "$example" --set-json 'networkPolicy.metricsFrom=[{"namespaceSelector": {}}]' \
-    --set metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prom,metrics.rules.enabled=true,metrics.dashboards.enabled=true,coordinator.page=true) \
+    --set metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prom,metrics.rules.enabled=true,metrics.dashboards.enabled=true) \
     <(rendered -f "$example" --set metrics.enabled=false) "$top/deploy/monitoring" <(rendered -f "$examples/standalone.yaml" \
       --set metrics.rules.enabled=true,metrics.dashboards.enabled=true,metrics.dashboards.labels.team=gpus) <<'END'
 import sys, yaml
@@ -274,10 +274,6 @@ for pod in pods(on):
     assert bool(listen) == (name in scraped) == bool(c.get("ports")), (name, listen)
     if listen: assert c["ports"] == [{"name": endpoint["port"], "containerPort": int(listen[0][1:])}], c["ports"]
 assert {p["metadata"]["labels"]["app.kubernetes.io/name"] for p in pods(on)} >= {"kmodsmith-agent", "kmodsmith-coordinator"}
-def asks_for_page(objects): return [p["metadata"]["labels"]["app.kubernetes.io/name"] for p in pods(objects) if "KMODSMITH_PAGE" in str(p["spec"]["containers"][0]["env"])]
-assert asks_for_page(on) == ["kmodsmith-coordinator"] and not asks_for_page(off)
-def reviews(objects): return [d["subjects"][0]["name"] for d in objects if d and d["kind"] == "ClusterRoleBinding" and d["roleRef"]["name"] == "system:auth-delegator"]
-assert reviews(on) == ["kmodsmith-coordinator"] and not reviews(off) and "KMODSMITH_PAGE_LOGIN" in str(pods(on))
 for pod in pods(off):
     c = pod["spec"]["containers"][0]
     assert "ports" not in c and not [e for e in c["env"] if e["name"] == "KMODSMITH_LISTEN"]

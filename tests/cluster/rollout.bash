@@ -73,7 +73,7 @@ policy() { # VERSION [JQ]: one pool
 coordinator_start() { # NAME
   kube_config_token "$(account kmodsmith-coordinator)" >"$BATS_TEST_TMPDIR/coordinator.config"
   "$KMODSMITH" coordinator --kubeconfig "$BATS_TEST_TMPDIR/coordinator.config" --identity "$1" \
-    --metrics "$BATS_TEST_TMPDIR/$1.prom" --pulse-dir "$BATS_TEST_TMPDIR/$1.pulse" --listen 0 --page >"$BATS_TEST_TMPDIR/coordinator-$1.log" 2>&1 </dev/null 3>&- 4>&- &
+    --metrics "$BATS_TEST_TMPDIR/$1.prom" --pulse-dir "$BATS_TEST_TMPDIR/$1.pulse" --listen 0 >"$BATS_TEST_TMPDIR/coordinator-$1.log" 2>&1 </dev/null 3>&- 4>&- &
   echo $! >"$BATS_TEST_TMPDIR/coordinator-$1.pid"
 }
 coordinator_kill() { # SIGNAL NAME

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # As a new user: from NVIDIA's .run, an empty registry and an empty API server, with README's commands in a fresh checkout,
-# to a rollout that is watched in a browser. Prints each command with its seconds, and counts those that docs/kubernetes.md promises.
+# to a rollout. Prints each command with its seconds, and counts those that docs/kubernetes.md promises.
 # What is not as at a user's:
 #   - The .run has NVIDIA's layout and a part of the files: what Debian's packages of that version have.
 #   - Nodes are recorded machines: packages for their kernel have modules of a few bytes, and as they have no mounts, no user space is
@@ -17,7 +17,7 @@ setup_file() {
   export HELM WALK_LACKS='' work=$BATS_FILE_TMPDIR/walk SERVERS_LIVE=1100
   [ -z "${KUBE_LACKS-}" ] || return 0
   [ "$(id -u)" -eq 0 ] || WALK_LACKS="only root can make images"
-  "$top/scripts/deps.sh" image publish man browser >/dev/null 2>&1 || WALK_LACKS="packages are missing: scripts/deps.sh image publish man browser"
+  "$top/scripts/deps.sh" image publish man >/dev/null 2>&1 || WALK_LACKS="packages are missing: scripts/deps.sh image publish man"
   mkdir "$work"
   HELM=$(kept "$top/scripts/go-program.sh" helm.sh/helm/v3/cmd/helm 2>"$work/lacking") || WALK_LACKS="there is no helm: $(tail -n 1 "$work/lacking")"
   [ -z "$WALK_LACKS" ] || return 0
@@ -97,7 +97,7 @@ follows() { # PAGE NAME [SED-SCRIPT]: the commands below that mark of the page, 
 }
 values() { # VERSION: what the user writes down for helm, with the policy of rollouts.md; without its windows, in which nothing would happen now
   {
-    printf 'mode: rollout\ncoordinator: {page: true}\nenv: {KMODSMITH_EXPORT: none}\npolicy:\n'
+    printf 'mode: rollout\nenv: {KMODSMITH_EXPORT: none}\npolicy:\n'
     awk '$0 == "<!-- test: policy -->" { on = 1; next } on && !/^    / { exit } on { print substr($0, 3) }' "$top/docs/rollouts.md" |
       sed -E "s#[0-9]{3}\.[0-9]+\.[0-9]{2}#$1#; s#10%#100%#; s#soak: 1h#soak: 1s#; /windows:/d; /days:/d"
   } >"$work/kmodsmith/values.yaml"
@@ -149,34 +149,9 @@ told_ready() {
   kube GET /api/v1/nodes | jq -e '[.items[].status.conditions[] | select(.type == "NvidiaDriverReady" and .status == "True" and .reason == "DriverReady")] | length == 3'
 }
 daemonset_ready() { kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets/kmodsmith-agent | jq -e '.status.numberReady == 3'; }
-browses() { # the page of the coordinator that leads, in the midst of the rollout
-  local node asked
-  until_so 120 leader
-  run --separate-stderr /usr/bin/python3 "$top/tests/cluster/browse.py" "$url/" "$work/kmodsmith/token" "Waits: wave-approval main" "$picture" "$work/profile"
-  assert_success
-  assert_output --partial "1 of 3 nodes done"
-  asked=${output%%$'\n'--$'\n'*}
-  assert_regex "$asked" 'a bearer token is required, of a user who may list nodes'
-  refute_regex "$asked" gpu-
-  assert_line "gpus: driver $next"
-  assert_line --regexp "^Waits: wave-approval main\\. Next: .*kubectl kmodsmith approve POOL WAVE"
-  for node in $nodes; do assert_line --regexp "^$node"; done
-  assert_equal "$(head -c 4 "$picture" | tail -c 3)" PNG
-  [ "$(stat -c %s "$picture")" -gt 20000 ]
-  [ -z "${WALK_PICTURE-}" ] || cp "$picture" "$WALK_PICTURE"
-}
 waits() { kubectl kmodsmith status | grep -q 'wave-approval main'; }
-leader() { # sets url to that of the coordinator that leads
-  local file
-  for file in "$work"/ports/kmodsmith-coordinator-*; do
-    url=http://127.0.0.1:$(<"$file")
-    ! curl -sf "$url/metrics" | grep -q '^kmodsmith_leader 1' || return 0
-  done
-  return 1
-}
-
-@test "from a .run to a rollout in the browser, with the commands of README and the pages alone" {
-  local begun=$SECONDS driver run next typed promised url picture=$work/page.png
+@test "from a .run to a rollout, with the commands of README and the pages alone" {
+  local begun=$SECONDS driver run next typed promised
   run_file
   checkout
   desk
@@ -214,10 +189,6 @@ leader() { # sets url to that of the coordinator that leads
   types 'helm upgrade kmodsmith deploy/helm/kmodsmith -n kmodsmith --reuse-values -f values.yaml'
   until_so 300 have "$next" 1
   until_so 120 waits
-  types 'kubectl create serviceaccount viewer && kubectl create clusterrole viewer --verb=list --resource=nodes'
-  types 'kubectl create clusterrolebinding viewer --clusterrole=viewer --serviceaccount=default:viewer'
-  types 'kubectl create token viewer >token'
-  browses
   types 'kubectl kmodsmith approve gpus main'
   types 'kubectl kmodsmith status --watch --timeout 300'
   until_so 120 have "$next" 3

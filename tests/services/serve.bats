@@ -248,36 +248,6 @@ NoNewPrivs: 1"
   assert_output --partial 200
 }
 
-page() { # a coordinator's directory with what it would have written; hostile names
-  mkdir -p "$BATS_TEST_TMPDIR/pulse"
-  jq -n '{time: (now | todate), policy: null, pools: [{pool: "gpus", driver: "580.1", wave: "main", halted: false, reason: "", action: "", nodes: 4,
-    done: 2, failed: 1, unavailable: 2, maxUnavailable: 2, used: 1, maxParallel: 2, secondsLeft: 5400}], nodes: [
-    {node: "<img src=x onerror=document.title=1>", pool: "gpus", wave: "main", state: "failed", reason: "\"quoted\" & <b>bold</b>", since: (now - 7300 | todate)},
-    {node: "gpu-2", pool: null, wave: "", state: "draining", reason: "pdb-blocked default/train", since: (now | todate)}]}' >"$BATS_TEST_TMPDIR/pulse/rollout.json"
-}
-
-@test "the page of a coordinator: only where it is asked for, only what it is made of, and nothing of other places" {
-  page
-  start serve --listen 0 --pulse-dir "$BATS_TEST_TMPDIR/pulse"
-  for path in rollout.json page.js page.css; do
-    get "$url/$path"
-    assert_output --partial 404
-  done
-  kill "$pid" && wait "$pid"
-  start serve --listen 0 --pulse-dir "$BATS_TEST_TMPDIR/pulse" --page
-  run curl -sSi --noproxy '*' "$url/"
-  assert_line --partial "Content-Security-Policy: default-src 'none'; script-src 'self'"
-  assert_line --partial "X-Content-Type-Options: nosniff"
-  refute_output --regexp '(src|href)="?(https?:|//)'
-  get "$url/rollout.json"
-  assert_output "$(cat "$BATS_TEST_TMPDIR/pulse/rollout.json")"$'\n200'
-  rm "$BATS_TEST_TMPDIR/pulse/rollout.json"
-  get "$url/rollout.json"
-  assert_output $'this coordinator does not lead: ask another one, or again\n503'
-  run --separate-stderr "$KMODSMITH" serve --listen 0 --page
-  assert_status 2
-}
-
 @test "Prometheus itself scrapes it, by its own name for the node" {
   prometheus_needed
   local dir=$BATS_TEST_TMPDIR query

@@ -7,7 +7,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -53,21 +52,11 @@ static void what_it_listens_on(void **state)
 	}
 }
 
-static atomic_bool is_due;        // what was to be answered later
-static struct http_server *hasty; // is to ask again while it is being answered
-
 static void page(void *ctx, const struct http_server_request *request, struct http_server_answer *ret)
 {
 	unsigned *asked = ctx;
 	const char *path = request->path;
 	++*asked;
-	ret->is_later = str_eq(path, "/later") && !is_due;
-	if (ret->is_later && hasty) {
-		is_due = true;
-		http_server_again(hasty);
-	}
-	if (ret->is_later)
-		return;
 	ret->status = str_eq(path, "/gone") ? 503 : 200;
 	ret->type = str_eq(path, "/typed") ? "text/x-test" : NULL;
 	ret->text = str_eq(path, "/empty")  ? NULL :
@@ -218,55 +207,6 @@ static void a_head_that_is_never_whole(void **state)
 	assert_int_equal(asked, 0);
 }
 
-// Who waits for an answer keeps nobody else waiting, has it once there is one, and does not outlive the server.
-static void answered_later(void **state)
-{
-	(void)state;
-	static const char LATER[] = "GET /later HTTP/1.1\r\nHost: a\r\n\r\n", ASKS[] = "GET /x HTTP/1.0\r\n\r\n";
-	unsigned asked = 0;
-	struct err err = { 0 };
-	int fds[20];
-	auto_http_server struct http_server *s = server_open(&asked);
-	is_due = false;
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
-		fds[i] = client_open_from(s, 1 + i / 4);
-		assert_int_equal(send(fds[i], LATER, sizeof(LATER) - 1, MSG_NOSIGNAL), sizeof(LATER) - 1);
-	}
-	auto_str char *other = ask(s, ASKS);
-	assert_non_null(strstr(other, "at /x\n"));
-	http_server_again(s); // nothing new
-	auto_str char *another = ask(s, ASKS);
-	assert_non_null(strstr(another, "at /x\n"));
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-		assert_true(is_open(fds[i]));
-	is_due = true;
-	http_server_again(s);
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
-		auto_str char *reply = rest_of(fds[i]);
-		expect(strstr(reply, "at /later\n"), reply);
-		close(fds[i]);
-	}
-	is_due = false;
-	hasty = s;
-	auto_str char *meanwhile = ask(s, LATER);
-	expect(strstr(meanwhile, "at /later\n"), meanwhile);
-	hasty = NULL;
-	is_due = false;
-	// Of one address, so that the older ones end while they wait; and the server ends before the others do.
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
-		fds[i] = client_open(s);
-		assert_int_equal(send(fds[i], LATER, sizeof(LATER) - 1, MSG_NOSIGNAL), sizeof(LATER) - 1);
-	}
-	auto_str char *first = rest_of(fds[0]);
-	assert_null(strstr(first, "at /later"));
-	expect(http_server_renew(s, NULL, NULL, &err) == 0, err.text);
-	auto_str char *renewed = ask(s, ASKS);
-	assert_non_null(strstr(renewed, "at /x\n"));
-	http_server_close(TAKE(s));
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-		close(fds[i]);
-}
-
 // Of IPv6 the network: a client has as many addresses there as it likes.
 static void whence_they_ask(void **state)
 {
@@ -368,7 +308,6 @@ int main(void)
 		cmocka_unit_test(what_it_answers),
 		cmocka_unit_test(slow_clients),
 		cmocka_unit_test(a_head_that_is_never_whole),
-		cmocka_unit_test(answered_later),
 		cmocka_unit_test(whence_they_ask),
 		cmocka_unit_test(a_port_in_use),
 		cmocka_unit_test(a_certificate_that_is_none),

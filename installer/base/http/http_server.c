@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <microhttpd.h>
 #include <pthread.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #define SERVER_LIB(X)                  \
@@ -19,13 +18,10 @@
 	X(destroy_response)            \
 	X(get_connection_info)         \
 	X(is_feature_supported)        \
-	X(lookup_connection_value)     \
 	X(queue_response)              \
 	X(quiesce_daemon)              \
-	X(resume_connection)           \
 	X(start_daemon)                \
-	X(stop_daemon)                 \
-	X(suspend_connection)
+	X(stop_daemon)
 
 static struct server_lib { // mhd.stop_daemon is MHD_stop_daemon, and so on
 #define X(name) __typeof__(MHD_##name) *(name);
@@ -40,13 +36,11 @@ enum { CONNECTIONS = 64, CROWD = 48, OF_ONE_ADDRESS = 8, WHOLE = 4 /* times as l
 
 struct client {              // a connection
 	struct client *next; // a younger one
-	struct MHD_Connection *connection;
 	struct MHD_Daemon *daemon;
 	int fd;
 	char address[INET6_ADDRSTRLEN];
 	long since_ms;
 	bool has_asked; // the head of its request is whole
-	bool is_later;  // suspended
 	bool is_over;   // it gets no answer any more
 };
 
@@ -58,8 +52,7 @@ struct http_server {
 	pthread_mutex_t answering; // while there are two, so are their threads
 	pthread_mutex_t listing;   // of what follows
 	struct client *clients;
-	unsigned calls; // of http_server_again()
-	int socket;     // each daemon has a duplicate of it
+	int socket; // each daemon has a duplicate of it
 	char *url;
 };
 
@@ -158,14 +151,11 @@ static unsigned bound_port(int fd)
 						 ((const struct sockaddr_in6 *)&name)->sin6_port);
 }
 
-// libmicrohttpd sees the end, tells (on_connection) and closes, in its thread. One that is suspended sees nothing.
+// libmicrohttpd sees the end, tells (on_connection) and closes, in its thread.
 static void end_client(struct client *c)
 {
 	c->is_over = true;
 	shutdown(c->fd, SHUT_RDWR);
-	if (c->is_later)
-		mhd.resume_connection(c->connection);
-	c->is_later = false;
 }
 
 // The oldest of this address, or of all. NULL = there are fewer.
@@ -225,7 +215,6 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **o
 	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
 		struct client *c = mem_alloc(sizeof(*c));
 		*c = (struct client){
-			.connection = connection,
 			.daemon = mhd.get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON)->daemon,
 			.fd = mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
 			.since_ms = clock_ms()
@@ -252,10 +241,6 @@ static enum MHD_Result reply(struct MHD_Connection *connection, struct http_serv
 	mhd.add_response_header(response, "Cache-Control", "no-store");
 	mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
 	mhd.add_response_header(response, "Connection", "close");
-	if (a->csp)
-		mhd.add_response_header(response, "Content-Security-Policy", a->csp);
-	if (a->status == MHD_HTTP_UNAUTHORIZED)
-		mhd.add_response_header(response, "WWW-Authenticate", "Bearer");
 	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		mhd.add_response_header(response, "Allow", "GET, HEAD");
 	enum MHD_Result r = mhd.queue_response(connection, a->status, response);
@@ -263,40 +248,21 @@ static enum MHD_Result reply(struct MHD_Connection *connection, struct http_serv
 	return r;
 }
 
-static void ask_answer(struct http_server *s, const struct http_server_request *request, struct http_server_answer *ret)
+static void ask_answer(struct http_server *s, struct client *c, const char *path, struct http_server_answer *ret)
 {
-	pthread_mutex_lock(&s->answering);
-	s->o.answer(s->o.ctx, request, ret);
-	pthread_mutex_unlock(&s->answering);
-}
-
-// 1 = there is an answer, 0 = the connection is suspended, and handle() called again once it is resumed.
-static int answer_or_suspend(struct http_server *s, struct client *c, const struct http_server_request *request,
-			     struct http_server_answer *ret)
-{
-	for (;;) {
-		*ret = (struct http_server_answer){ 0 };
-		pthread_mutex_lock(&s->listing);
-		unsigned calls = s->calls;
-		bool is_over = c->is_over;
-		c->has_asked = true;
-		pthread_mutex_unlock(&s->listing);
-		if (is_over) {
-			ret->status = MHD_HTTP_SERVICE_UNAVAILABLE;
-			return 1;
-		}
-		ask_answer(s, request, ret);
-		if (!ret->is_later)
-			return 1;
-		pthread_mutex_lock(&s->listing);
-		c->is_later = !c->is_over && calls == s->calls; // else what it waits for may have come meanwhile
-		bool is_later = c->is_later;
-		if (is_later)
-			mhd.suspend_connection(c->connection);
-		pthread_mutex_unlock(&s->listing);
-		if (is_later)
-			return 0;
+	const struct http_server_request request = { .path = path, .address = c->address };
+	*ret = (struct http_server_answer){ 0 };
+	pthread_mutex_lock(&s->listing);
+	bool is_over = c->is_over;
+	c->has_asked = true;
+	pthread_mutex_unlock(&s->listing);
+	if (is_over) {
+		ret->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+		return;
 	}
+	pthread_mutex_lock(&s->answering);
+	s->o.answer(s->o.ctx, &request, ret);
+	pthread_mutex_unlock(&s->answering);
 }
 
 // Called first with the head of the request, when a body is not read yet, and at once answered.
@@ -304,18 +270,11 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *connection, cons
 			      const char *version, const char *data, size_t *size, void **ret_request)
 {
 	struct http_server *s = ctx;
-	static const char BEARER[] = "Bearer ";
 	struct http_server_answer a = { .status = MHD_HTTP_METHOD_NOT_ALLOWED };
 	struct client *c = mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-	const char *authorization = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
-	bool is_bearer = authorization && strncasecmp(authorization, BEARER, sizeof(BEARER) - 1) == 0;
-	const struct http_server_request request = { .path = path,
-						     .token = is_bearer ? authorization + sizeof(BEARER) - 1 : NULL,
-						     .address = c->address };
 	(void)version, (void)data, (void)size, (void)ret_request;
-	bool is_reading = str_eq(method, MHD_HTTP_METHOD_GET) || str_eq(method, MHD_HTTP_METHOD_HEAD);
-	if (is_reading && answer_or_suspend(s, c, &request, &a) == 0)
-		return MHD_YES;
+	if (str_eq(method, MHD_HTTP_METHOD_GET) || str_eq(method, MHD_HTTP_METHOD_HEAD))
+		ask_answer(s, c, path, &a);
 	if (!a.text)
 		a.text = str_dup(a.status == MHD_HTTP_METHOD_NOT_ALLOWED ? "GET and HEAD only\n" : "");
 	return reply(connection, &a);
@@ -336,8 +295,7 @@ static int start_daemon(struct http_server *s, const char *certificate, const ch
 		{ MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s },
 	};
 	size_t count = 5;
-	unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC | // to be told to quiesce
-			 MHD_ALLOW_SUSPEND_RESUME;
+	unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC; // to be told to quiesce
 	if (certificate) {
 		flags |= MHD_USE_TLS;
 		options[count++] =
@@ -407,18 +365,6 @@ void http_server_tidy(struct http_server *s)
 	pthread_mutex_unlock(&s->listing);
 	if (now >= s->former_until_ms)
 		stop_former(s);
-}
-
-void http_server_again(struct http_server *s)
-{
-	pthread_mutex_lock(&s->listing);
-	s->calls++;
-	for (struct client *c = s->clients; c; c = c->next) {
-		if (c->is_later)
-			mhd.resume_connection(c->connection);
-		c->is_later = false;
-	}
-	pthread_mutex_unlock(&s->listing);
 }
 
 int http_server_open(const struct http_server_options *options, struct http_server **ret, struct err *err)

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP server for a few texts, such as metrics: GET and HEAD, through libmicrohttpd, which is loaded when a
-// server is opened. Nothing is read from a request but its method, path, bearer token and whence it comes. A connection
-// carries one request, and no client keeps others from being answered, however slow it is.
+// server is opened. Nothing is read from a request but its method, path and whence it comes. A connection carries one
+// request, and no client keeps others from being answered, however slow it is.
 #pragma once
 #include "base/core/err.h"
 
 struct http_server_request {
 	const char *path;    // without the query
-	const char *token;   // of "Authorization: Bearer TOKEN"; NULL = none
 	const char *address; // of the client, without its port; of IPv6 the network, /64
 };
 struct http_server_answer {
-	unsigned status;  // 200, 404, ...; 401 asks for a token
+	unsigned status;  // 200, 404, ...
 	const char *type; // NULL = text/plain
 	char *text;       // is freed
-	const char *csp;  // Content-Security-Policy; NULL = none
-	bool is_later;    // there is none yet: ask again after http_server_again(); until then nobody else has to wait
 };
 
 struct http_server_options {
@@ -39,8 +36,7 @@ int http_server_start(struct http_server *s, struct err *err); // E_USAGE: certi
 // E_USAGE as above: nothing has changed.
 int http_server_renew(struct http_server *s, const char *certificate, const char *key, struct err *err);
 enum { HTTP_SERVER_DRAIN_MS = 20000 };
-void http_server_tidy(struct http_server *s);  // ends connections whose time is over; to be called now and then
-void http_server_again(struct http_server *s); // asks options.answer again for those that were to be answered later
+void http_server_tidy(struct http_server *s);       // ends connections whose time is over; to be called now and then
 char *http_server_url(const struct http_server *s); // "http://127.0.0.1:9477": with the port that it got; caller frees
 void http_server_close(struct http_server *s);
 static inline void http_server_closep(struct http_server **s)

@@ -14,7 +14,6 @@ struct values {
 	struct cluster_values cluster;
 	struct listen_values listen;
 	char *node, *pod_uid, *identity, *metrics, *pulse_dir;
-	bool has_page, has_login;
 };
 
 static const struct opt opts[] = {
@@ -29,10 +28,6 @@ static const struct opt opts[] = {
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
 	  "write liveness files to this directory, for `kmodsmith probe liveness --pulse-dir DIR`; default none" },
 	LISTEN_OPTS(struct values, listen),
-	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
-	  "with --listen: a page that shows the rollouts, read-only, to everybody who may connect" },
-	{ "page-login", 0, NULL, "KMODSMITH_PAGE_LOGIN", OPT_FLAG, offsetof(struct values, has_login),
-	  "with --page: require the token of a user who may list nodes; the API server is asked" },
 	{ 0 },
 };
 
@@ -40,9 +35,8 @@ struct coordinator_process { // for the callbacks
 	struct coordinator c;
 	char *metrics_dir, *metrics_name; // NULL = none
 	char *written;
-	bool is_served, has_page;
+	bool is_served;
 	bool is_full; // what is written could not be, and that was said
-	long page_ms; // when the page's file was written
 	struct counters counters;
 	struct root pulse_dir, kern;
 	struct liveness liveness;
@@ -111,25 +105,6 @@ static bool put_text(struct coordinator_process *d, const struct root *dir, cons
 	return false;
 }
 
-// What the page shows, at most every few seconds. A standby has nothing to show.
-static void write_page(struct coordinator_process *d, const struct slots *s)
-{
-	enum { PAGE_MS = 4000 };
-	struct err ignored;
-	long now = clock_ms();
-	if (!s) {
-		root_unlink(&d->pulse_dir, PAGE_FILE, &ignored);
-		return;
-	}
-	if (d->page_ms && now - d->page_ms < PAGE_MS)
-		return;
-	d->page_ms = now;
-	const struct cluster cluster = coordinator_cluster(&d->c);
-	auto_json json_t *json = rollout_page_json(&cluster, s, &d->c.source.refused);
-	auto_str char *text = json_dumps(json, JSON_COMPACT);
-	put_text(d, &d->pulse_dir, PAGE_FILE, text);
-}
-
 static bool put_metrics_file(struct coordinator_process *d, const char *text)
 {
 	struct err why;
@@ -144,8 +119,6 @@ static bool put_metrics_file(struct coordinator_process *d, const char *text)
 static void write_metrics(void *ctx, const struct slots *s)
 {
 	struct coordinator_process *d = ctx;
-	if (d->has_page)
-		write_page(d, s);
 	if (s)
 		metrics_count_pools(&d->counters, &d->c.source.policy, s->sums, kube_now_ms());
 	auto_str char *text = d->metrics_name || d->is_served ? metrics_text(&d->c, s, &d->counters) : NULL;
@@ -169,13 +142,8 @@ static int open_metrics(const struct values *v, struct coordinator_process *d, s
 		d->metrics_name = str_dup(slash ? slash + 1 : v->metrics);
 	}
 	d->is_served = v->listen.listen;
-	d->has_page = v->has_page;
 	if (d->is_served && !v->pulse_dir)
 		return err_set(err, E_USAGE, "--listen needs --pulse-dir DIR, for what is served");
-	if (v->has_page && !d->is_served)
-		return err_set(err, E_USAGE, "--page needs --listen");
-	if (v->has_login && !v->has_page)
-		return err_set(err, E_USAGE, "--page-login is for --page");
 	return serve_child_open(&v->listen, tables, v, &d->server, err);
 }
 
@@ -190,7 +158,6 @@ static int open_pulse_dir(const struct values *v, struct coordinator_process *d,
 	if (root_init(&d->kern, v->cluster.common.root ? v->cluster.common.root : "/", err) < 0)
 		return -1;
 	root_unlink(&d->pulse_dir, SERVED_METRICS, &ignored);
-	root_unlink(&d->pulse_dir, PAGE_FILE, &ignored);
 	liveness_open(&d->liveness, &d->pulse_dir, ".", &d->kern);
 	return 0;
 }

@@ -11,9 +11,6 @@ bool rollout_filter_has_pool(const struct rollout_filter *f, const char *pool); 
 // policy: whether it was accepted, for JSON; NULL = it is a file.
 void rollout_show_pools(const struct cluster *c, const struct slots *s, const struct rollout_filter *filter,
 			const json_t *policy, bool is_json);
-// The same for people who look at it: the pools, and of each node what it does and why. refused: the policy, when its
-// code is not 0.
-json_t *rollout_page_json(const struct cluster *c, const struct slots *s, const struct err *refused);
 // One line of a pool, and why it does not go on: "pool gpus: 3 of 8 nodes done, 1 in progress, ...". Caller frees.
 char *rollout_pool_line(const struct cluster *c, const struct slots *s, size_t pool_at);
 // Of one pool, with warnings about waves that cannot open the next one; nothing if it has none.

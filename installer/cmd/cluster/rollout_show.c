@@ -396,29 +396,3 @@ void rollout_show_pools(const struct cluster *c, const struct slots *s, const st
 			json_array_append_new(json_object_get(result, "nodes"), node_json(c, s, i));
 	show_json(result);
 }
-
-static json_t *page_node_json(const struct cluster *c, const struct slots *s, size_t at)
-{
-	const struct node_state *m = &c->nodes[at];
-	struct view v = scheduler_view(c, s, at);
-	struct decision d;
-	transition(&v, &d);
-	const struct reason *reason = d.rule ? &d.next.reason : &d.waits;
-	auto_str char *why = reason_text(reason);
-	return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:o}", "node", m->name, "pool",
-			 json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
-			 node_phase_info(m->record.phase)->name, "reason", why, "text",
-			 node_reason_info(reason->code)->text, "since", rollout_status_date(m->record.since));
-}
-
-json_t *rollout_page_json(const struct cluster *c, const struct slots *s, const struct err *refused)
-{
-	auto_str char *now = date_text(time(NULL));
-	json_t *pools = json_array(), *nodes = json_array();
-	for (size_t i = 0; i < c->policy->pool_count; i++)
-		json_array_append_new(pools, pool_json(c, s, i));
-	for (size_t i = 0; i < c->count; i++)
-		json_array_append_new(nodes, page_node_json(c, s, i));
-	return json_pack("{s:s, s:o, s:o, s:o}", "time", now, "policy", json_text(refused->code ? refused->text : NULL),
-			 "pools", pools, "nodes", nodes);
-}

@@ -3,8 +3,8 @@
 
 #include "base/core/date.h"
 #include "base/core/secret.h"
+#include "base/http/http_server.h"
 #include "base/process/capabilities.h"
-#include "cmd/container/login.h"
 #include "status/liveness.h"
 #include "status/probe.h"
 
@@ -15,21 +15,14 @@
 struct values {
 	struct common common;
 	struct listen_values listen;
-	char *pulse_dir, *dev_root, *kubeconfig;
+	char *pulse_dir, *dev_root;
 	unsigned stall_s, parent;
-	bool has_page, has_login;
 };
 
 static const struct opt opts[] = {
 	LISTEN_OPTS(struct values, listen),
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
 	  "answer for the coordinator that was given this directory, which has its metrics; default for the host" },
-	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
-	  "with --pulse-dir: a page that shows the rollouts, read-only, to everybody who may connect" },
-	{ "page-login", 0, NULL, "KMODSMITH_PAGE_LOGIN", OPT_FLAG, offsetof(struct values, has_login),
-	  "with --page: require the token of a user who may list nodes; the API server is asked" },
-	{ "kubeconfig", 0, "FILE", NULL, OPT_STR, offsetof(struct values, kubeconfig),
-	  "with --page-login: the Kubernetes API; default: that of the pod's service account" },
 	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),
 	  "/healthz: how long a compile may run without finishing an object, or a coordinator without a turn; default "
 	  "600" },
@@ -40,41 +33,21 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-enum { REVIEW_DEADLINE_MS = 5000 };
-
 struct serve { // for the callback, which runs in one thread
 	struct machine machine;
 	struct root pulse_dir;
 	const struct root *metrics;
 	const char *dir; // in metrics
 	struct probe probe;
-	bool has_page;
-	struct login *login; // NULL = without one
 };
 #define SERVE_NONE ((struct serve){ .machine = MACHINE_NONE, .pulse_dir = ROOT_NONE })
 
 static void serve_done(struct serve *s)
 {
-	login_close(s->login);
 	root_done(&s->pulse_dir);
 	machine_done(&s->machine);
 }
 #define auto_serve __attribute__((cleanup(serve_done)))
-
-static int open_login(const struct values *v, struct serve *s, struct err *err)
-{
-	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
-	if (!v->has_login)
-		return 0;
-	int found = kube_config_find(v->kubeconfig, &s->machine.kern, &config, err);
-	if (found == 0)
-		err_set(err, E_USAGE,
-			"--page-login needs the Kubernetes API: this is no pod with a service account, "
-			"and there is no --kubeconfig FILE");
-	config.deadline_ms = REVIEW_DEADLINE_MS;
-	struct kube *kube = NULL;
-	return found > 0 && kube_open(&config, &kube, err) == 0 ? login_open(kube, &s->login, err) : -1;
-}
 
 static int serve_open(const struct values *v, struct serve *s, struct err *err)
 {
@@ -82,9 +55,6 @@ static int serve_open(const struct values *v, struct serve *s, struct err *err)
 		return -1;
 	if (v->pulse_dir && root_init(&s->pulse_dir, v->pulse_dir, err) < 0)
 		return err_wrap(err, "--pulse-dir");
-	if (open_login(v, s, err) < 0)
-		return -1;
-	s->has_page = v->has_page;
 	s->metrics = v->pulse_dir ? &s->pulse_dir : &s->machine.host;
 	s->dir = v->pulse_dir ? "." : LIVENESS_DIR "/metrics";
 	s->probe = (struct probe){ .node = &s->machine.node,
@@ -113,10 +83,8 @@ static int read_metrics(const struct serve *s, char **ret, struct err *err)
 	return 0;
 }
 
-static int answer_metrics(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
-			  struct err *err)
+static int answer_metrics(struct serve *s, struct http_server_answer *ret, struct err *err)
 {
-	(void)request;
 	ret->type = "text/plain; version=0.0.4; charset=utf-8";
 	return read_metrics(s, &ret->text, err) < 0 ? -1 : 1;
 }
@@ -129,110 +97,56 @@ static int answer_probe(int is_yes, char *why, struct http_server_answer *ret)
 	return is_yes;
 }
 
-static int answer_health(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
-			 struct err *err)
+static int answer_health(struct serve *s, struct http_server_answer *ret, struct err *err)
 {
 	char *why = NULL;
-	(void)request;
 	int is_yes = probe_liveness(&s->probe, &why, err);
 	return answer_probe(is_yes, why, ret);
 }
 
 // A coordinator that stands by is ready to lead.
-static int answer_readiness(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
-			    struct err *err)
+static int answer_readiness(struct serve *s, struct http_server_answer *ret, struct err *err)
 {
 	char *why = NULL;
-	(void)request;
 	int is_yes = s->probe.pulse_dir ? probe_liveness(&s->probe, &why, err) : probe_readiness(&s->probe, &why, err);
 	return answer_probe(is_yes, why, ret);
 }
 
-static int answer_index(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
-			struct err *err)
+static int answer_index(struct serve *s, struct http_server_answer *ret, struct err *err)
 {
-	(void)s, (void)request, (void)err;
+	(void)s, (void)err;
 	ret->text = str_dup("kmodsmith " KMODSMITH_VERSION "\n\n/metrics  for Prometheus\n/healthz  is it alive\n"
 			    "/readyz   does the driver work\n");
 	return 1;
 }
 
-// The page, of files beside this one.
-extern const char page_html[], page_css[], page_js[];
-#define PAGE_TEXT(name, file)                                                                                  \
-	__asm__(".pushsection .rodata\n" name ": .incbin \"installer/cmd/container/page/" file "\"\n.byte 0\n" \
-		".popsection")
-PAGE_TEXT("page_html", "index.html");
-PAGE_TEXT("page_css", "page.css");
-PAGE_TEXT("page_js", "page.js");
-
-static int answer_rollout(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
-			  struct err *err)
-{
-	enum { SIZE_MOST = 16 << 20 };
-	int may = s->login ? login_check(s->login, request, ret, err) : 1;
-	if (may <= 0)
-		return may;
-	int r = root_read_most(&s->pulse_dir, PAGE_FILE, SIZE_MOST, &ret->text, NULL, err);
-	if (r > 0)
-		ret->type = "application/json";
-	else if (r == 0)
-		ret->text = str_dup("this coordinator does not lead: ask another one, or again\n");
-	return r;
-}
-
 static const struct page {
 	const char *path;
-	// 0 = no: 503, negative = 500, unless it has set another status
-	int (*answer)(struct serve *s, const struct http_server_request *request, struct http_server_answer *ret,
-		      struct err *err);
-	const char *type, *text; // of one that is always the same: it has no answer
+	// 0 = no: 503, negative = 500
+	int (*answer)(struct serve *s, struct http_server_answer *ret, struct err *err);
 } pages[] = {
-	{ "/", answer_index, NULL, NULL },
-	{ "/metrics", answer_metrics, NULL, NULL },
-	{ "/healthz", answer_health, NULL, NULL },
-	{ "/readyz", answer_readiness, NULL, NULL },
-}, rollout_pages[] = { // with --page; the first one takes the place of the index
-	{ "/", NULL, "text/html; charset=utf-8", page_html },
-	{ "/page.css", NULL, "text/css; charset=utf-8", page_css },
-	{ "/page.js", NULL, "text/javascript; charset=utf-8", page_js },
-	{ "/" PAGE_FILE, answer_rollout, NULL, NULL },
+	{ "/", answer_index },
+	{ "/metrics", answer_metrics },
+	{ "/healthz", answer_health },
+	{ "/readyz", answer_readiness },
 };
-
-static const struct page *find_page(const struct serve *s, const char *path)
-{
-	for (size_t i = 0; s->has_page && i < ARRAY_SIZE(rollout_pages); i++)
-		if (str_eq(rollout_pages[i].path, path))
-			return &rollout_pages[i];
-	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
-		if (str_eq(pages[i].path, path))
-			return &pages[i];
-	return NULL;
-}
 
 static void answer(void *ctx, const struct http_server_request *request, struct http_server_answer *ret)
 {
 	enum { OK = 200, NOT_FOUND = 404, ERROR = 500, UNAVAILABLE = 503 };
 	struct serve *s = ctx;
-	const struct page *page = find_page(s, request->path);
 	struct err err;
-	ret->status = page ? OK : NOT_FOUND;
-	if (!page || page->text) {
-		ret->text = str_dup(page ? page->text : "there is /metrics, /healthz and /readyz\n");
-		ret->type = page ? page->type : NULL;
-		ret->csp =
-			"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
-			"form-action 'none'; frame-ancestors 'none'";
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++) {
+		if (!str_eq(pages[i].path, request->path))
+			continue;
+		int r = pages[i].answer(s, ret, &err);
+		ret->status = r > 0 ? OK : r == 0 ? UNAVAILABLE : ERROR;
+		if (r < 0)
+			ret->text = str_fmt("%s: %s\n", err_info(err.code)->name, err.text);
 		return;
 	}
-	ret->status = 0;
-	int r = page->answer(s, request, ret, &err);
-	if (ret->is_later)
-		return;
-	if (!ret->status)
-		ret->status = r > 0 ? OK : r == 0 ? UNAVAILABLE : ERROR;
-	if (r < 0)
-		ret->text = str_fmt("%s: %s\n", err_info(err.code)->name, err.text);
+	ret->status = NOT_FOUND;
+	ret->text = str_dup("there is /metrics, /healthz and /readyz\n");
 }
 
 static int read_pem(const char *option, const char *path, char **ret, struct err *err)
@@ -314,24 +228,15 @@ static int look_for_renewal(struct tls_files *t, struct http_server *server)
 	return 0;
 }
 
-static void wait_for_end(int signals, int parent, struct login *login, struct tls_files *tls,
-			 struct http_server *server)
+static void wait_for_end(int signals, int parent, struct tls_files *tls, struct http_server *server)
 {
 	enum { LOOK_MS = 5000, SOON_MS = 500 };
-	struct pollfd fds[] = { { .fd = signals, .events = POLLIN },
-				{ .fd = parent, .events = POLLIN },
-				{ .fd = login ? login_fd(login) : -1, .events = POLLIN } };
+	struct pollfd fds[] = { { .fd = signals, .events = POLLIN }, { .fd = parent, .events = POLLIN } };
 	struct signalfd_siginfo info;
 	long look_ms = clock_ms() + LOOK_MS;
-	int review_ms = -1;
 	do {
 		long now = clock_ms(), left = look_ms > now ? look_ms - now : 0;
-		bool is_news = false;
-		poll(fds, ARRAY_SIZE(fds), review_ms >= 0 && review_ms < left ? review_ms : (int)left);
-		if (login)
-			review_ms = login_review(login, &is_news);
-		if (is_news)
-			http_server_again(server);
+		poll(fds, ARRAY_SIZE(fds), (int)left);
 		if (clock_ms() < look_ms)
 			continue;
 		http_server_tidy(server);
@@ -350,10 +255,6 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	if (!v->listen.certificate != !v->listen.key)
 		return err_set(err, E_USAGE, "--tls-cert and --tls-key belong together");
-	if (v->has_page && !v->pulse_dir)
-		return err_set(err, E_USAGE, "--page needs --pulse-dir DIR, of a coordinator");
-	if (v->has_login && !v->has_page)
-		return err_set(err, E_USAGE, "--page-login is for --page");
 	auto_fd int parent = v->parent ? (int)syscall(SYS_pidfd_open, (pid_t)v->parent, 0) : -1;
 	if (v->parent && parent < 0)
 		return err_set(err, errno, "--until-exit %u", v->parent);
@@ -375,7 +276,7 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	auto_str char *url = http_server_url(server);
 	log_info("serving %s/metrics, /healthz and /readyz", url);
-	wait_for_end(signals, parent, s.login, &tls, server);
+	wait_for_end(signals, parent, &tls, server);
 	return 0;
 }
 

@@ -31,9 +31,7 @@ struct listen_values {
 			"with --listen: the key of --tls-cert; PEM"                                                   \
 	}
 
-// What a coordinator writes for it, in the directory of --pulse-dir.
-#define SERVED_METRICS "coordinator.prom"
-#define PAGE_FILE "rollout.json"
+#define SERVED_METRICS "coordinator.prom" // what a coordinator writes for it, in the directory of --pulse-dir
 
 // tables, values: options that are passed on to the child, as far as it knows them. Nothing without --listen. E_USAGE
 // before anything is started.
