@@ -392,7 +392,7 @@ int acquire_peek(struct acquire *o, struct package *ret, struct err *err)
 	if (!o->found.candidate.package.count ||
 	    repository_kind(o->fetch.from->items[o->found.source]) != REPOSITORY_LAYOUT)
 		return 0;
-	// Of this source alone: a damaged one is not a reason to download.
+	// Reads from this source alone: a damaged blob is no reason to download.
 	const struct strv asked = { .items = o->fetch.from->items, .count = o->found.source + 1 };
 	struct fetch fetch = o->fetch;
 	fetch.from = &asked;

@@ -59,8 +59,7 @@ void acquire_done(struct acquire *o);
 			   .found = FETCH_RESULT_NONE,  \
 			   .builder_use = -1 })
 
-// What a package has to match: what is asked for, on a kernel. is_signing_due: the kernel takes only signed modules.
-// Sets .want.
+// Sets .want: what a package for this kernel has to match. is_signing_due: the kernel takes only signed modules.
 void acquire_set_want(struct acquire *o, const char *release, const char *build_id, const char *arch,
 		      bool is_signing_due);
 bool acquire_has_store(const struct acquire *o);
@@ -91,7 +90,7 @@ int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, cha
 int acquire_find_compatible(struct acquire *o, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and fetched again. ret.dir has the files.
 int acquire_take(struct acquire *o, struct package *ret, struct err *err);
-// What was found, unpacked without a trace in the store, if it is on this machine: in the store or in a layout. 1 =
+// Unpacks what was found without a trace in the store, if it is on this machine: in the store or in a layout. 1 =
 // ret.dir has the files, 0 = it is elsewhere.
 int acquire_peek(struct acquire *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =

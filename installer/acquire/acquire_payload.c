@@ -367,7 +367,7 @@ static int fetch_pinned_builder(struct acquire *o, const char *pin, const char *
 	return fetch_into_store(o, &fetch, &want, ret, &source, err);
 }
 
-// What the sources offer is newer than what an image was made with.
+// Fetches a builder root. The sources come before the digests of an image, because they have newer ones.
 static int fetch_builder(struct acquire *o, const char *compiler, char ret[DIGEST_HEX + 1], struct err *err)
 {
 	const struct asset_key want = { .kind = &ASSET_BUILDER, .arch = tree_own_arch(), .compiler = compiler };

@@ -28,7 +28,7 @@ static void set_check_verdict(struct check_result *r, enum verdict verdict, int 
 	r->reason = str_dup(reason);
 }
 
-// What headers cannot know of the running kernel: what it enforces, and whom it trusts.
+// Asks the running kernel what headers cannot know: what it enforces, and whom it trusts.
 static void ask_kernel(const struct check_request *w, struct kernel_abi *abi, struct kernel_trust *ret)
 {
 	struct err unknown;
@@ -66,7 +66,7 @@ static int prove_package(const struct check_request *w, struct kernel_abi *abi, 
 	set_check_verdict(ret, verdicts[proof.verdict], proof.code, proof.text);
 	if (proof.verdict != PROOF_COMPATIBLE)
 		return 0;
-	// What a proof cannot see of another kernel's package: the policy, and whether its labels are true.
+	// A proof does not see the policy, nor whether the labels of another kernel's package are true.
 	auto_str char *distro = distro_of(w->release, abi->banner);
 	const struct reuse_kernel kernel = { .release = w->release, .distro = distro, .compiler = abi->compiler };
 	auto_str char *why = reuse_why_not(w->asked->reuse, &p->key, &kernel, &set);

@@ -432,7 +432,7 @@ static int refuse_known_failure(const struct compile_request *request, const str
 		       patches_check_removed(request->asked->options.patches, &peek, flavour, tree, err);
 }
 
-// What needs a kernel's headers and an opened source. ret_source is used if the request has none.
+// Finds the kernel's headers and opens the source, unless the request has one; then ret_source stays as it was.
 static int open_inputs(const struct compile_request *request, struct progress *progress, struct tree *ret_tree,
 		       char **ret_from, struct scratch *work, struct source *ret_source, struct err *err)
 {

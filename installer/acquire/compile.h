@@ -99,6 +99,6 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 			   char **ret_from, struct err *err);
 int compile_check_arch(const struct tree *tree, const char *arch, struct err *err); // E_ARCH; NULL = any
 int compile_target_abi(const struct tree *tree, struct kernel_abi *ret, struct err *err);
-// What goes with a package: what it was built from (build_inputs_predicate; NULL = it is not known), and what is in it.
+// Attaches to a package what it was built from (build_inputs_predicate; NULL = not known), and what is in it.
 int compile_describe(const struct layout *output, const struct package *p, const json_t *predicate,
 		     const struct module_set *set, struct err *err);

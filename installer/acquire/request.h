@@ -18,7 +18,7 @@ struct gpu_demand {
 };
 
 struct request {
-	// Which driver
+	// The driver
 	const char *driver; // version; NULL = that of the package or the source. Set once it is known
 	const char *branch; // in place of driver: the newest of it that there is a package of; "" = of all; NULL = none
 	const char *digest; // 64 hexadecimal digits of the package's manifest; NULL = any
@@ -27,7 +27,7 @@ struct request {
 	struct strv params;       // "MODULE:NAME=VALUE"
 	bool is_driver_typed;     // then a contradiction is E_USAGE, whatever is loaded
 
-	// Where it comes from
+	// Its sources
 	bool is_named;       // the only repository is a package named by hand: the store is not asked
 	enum reuse reuse;    // whether packages for other kernels may be used
 	char *payload;       // directory in an image
@@ -43,7 +43,7 @@ struct request {
 	struct module_key module_key; // signs what is compiled; .key NULL = it stays unsigned
 	bool is_compile_forbidden;
 
-	// What may be done
+	// Permissions and deadlines
 	enum host_policy host_driver;
 	enum holders_policy holders; // of a driver that has to be unloaded
 	bool is_unproven_allowed;
@@ -52,7 +52,7 @@ struct request {
 	bool is_stage;                                              // the driver stays, whoever uses it
 	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // load: see load_module()
 
-	// What the node has in the end
+	// The result
 	const char *driver_root;         // directory, "none"; NULL = where it is now,
 	const char *driver_root_default; // else here; NULL = nowhere
 	char *cdi;                       // see cdi_spec_file_update()

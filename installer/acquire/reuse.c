@@ -65,8 +65,8 @@ static bool has_compiler(const struct module *m, const char *compiler)
 	return m->compilers.count == 0;
 }
 
-// How the modules of a package contradict its labels: another kernel, or none of their objects is from the kernel's
-// compiler. NULL = they do not.
+// Returns how the modules of a package contradict its labels: another kernel, or no object from the kernel's compiler.
+// NULL = they do not.
 static char *find_false_label(const struct package_key *key, const struct module_set *set)
 {
 	size_t len = strlen(key->release);

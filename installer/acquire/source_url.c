@@ -147,8 +147,8 @@ static int digest_named(const struct root *dir, const char *name, char ret[DIGES
 	return fd < 0 ? -1 : digest_file(fd, name, ret, err);
 }
 
-// What an earlier run or call left may be damaged, or of a file that the server replaced since: then once more, all of
-// it.
+// Downloads once more from the start when the digest is wrong: the part of an earlier run may be damaged, or of a file
+// that the server replaced since.
 static int download_source(struct source_download *d, struct err *err)
 {
 	char found[DIGEST_HEX + 1];

@@ -123,7 +123,7 @@ static void examine_choice(struct doctor *x)
 		add_finding(x, NAME, DOCTOR_PASS, 0, "%s", support);
 }
 
-// Of the driver that is loaded, as somebody has measured it in this boot: no precondition, but what an install is for.
+// Shows the GPUs as they were last measured in this boot: no precondition, but what an install is for.
 static void examine_measured(struct doctor *x)
 {
 	auto_gpu_record struct gpu_record r = { 0 };
@@ -211,7 +211,7 @@ static int has_signed_package(struct doctor *x, const struct kernel_trust *trust
 	return 1;
 }
 
-// What else may stand between a module and the kernel: LoadPin, IMA.
+// Looks for what else may refuse a module: LoadPin, IMA.
 static void examine_policies(struct doctor *x)
 {
 	struct err err;
@@ -235,7 +235,7 @@ static void examine_policies(struct doctor *x)
 		}
 }
 
-// What the firmware, shim and the kernel say about signatures of modules.
+// Examines what firmware, shim and kernel say about signatures of modules.
 static void examine_secure_boot(struct doctor *x, const struct kernel_trust *trust)
 {
 	const struct host *h = &x->facts.host;
@@ -505,7 +505,7 @@ static int examine_journal(struct doctor *x, struct err *err)
 	return 0;
 }
 
-// What the last kernel report says about the next boot (R-F1). Never a reason for an install to fail now.
+// Shows what the last kernel report says about the next boot (R-F1). It never makes an install fail now.
 static int examine_next(struct doctor *x, struct err *err)
 {
 	auto_kernel_report struct kernel_report f = { 0 };

@@ -22,7 +22,7 @@ struct doctor_findings {
 	char *next;    // what to do now; NULL = nothing: there is no GPU
 };
 
-// Of request the headers, the module key, and the driver with its flavour; without a driver the loaded one, if any.
+// Reads of request the headers, the module key, and the driver with its flavour; without one the loaded driver counts.
 int doctor_read(const struct node *node, const struct request *request, struct doctor_findings *ret, struct err *err);
 void doctor_findings_done(struct doctor_findings *f);
 #define auto_doctor_findings __attribute__((cleanup(doctor_findings_done)))

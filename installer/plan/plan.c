@@ -236,7 +236,7 @@ static bool is_package_fitting(const struct plan_context *m)
 	       str_eq(p->key.flavour, module_type_name(m->plan->flavour));
 }
 
-// What the journal knows about the planned change.
+// Refuses what the journal knows to fail.
 static int check_journal_failures(const struct plan_context *m, struct err *err)
 {
 	const struct journal *j = m->at_hand->journal;

@@ -34,7 +34,7 @@ static int gsp_mode_of_params(const struct module_params *params)
 	return gsp_mode;
 }
 
-// Of words "NAME=VALUE", the last of which counts.
+// Reads the last of the words "NAME=VALUE", which counts.
 static int gsp_mode_of_words(const struct strv *words, const char *name)
 {
 	size_t len = strlen(name);
@@ -120,7 +120,7 @@ void preflight_need_record(const struct gpus *gpus, const struct driver_state *d
 	make_need(gpus, driver->version, flavour, gsp_mode_of_words(&words, PARAMETER), ret);
 }
 
-// What is told of a missing file goes behind its name.
+// Adds the name of a missing file, and why one that is there cannot be used.
 static void add_missing(const struct root *host, const struct firmware_path *search, const char *name, struct strv *ret)
 {
 	auto_str char *unusable = firmware_path_unusable(host, search, name);

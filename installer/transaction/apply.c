@@ -91,8 +91,8 @@ static void flush_journal(struct transaction *t)
 			      t->session->node.state->name);
 }
 
-// What is about to happen. Negative only before the first change in the kernel: the published status must not say that
-// the driver is ready.
+// Publishes what is about to happen. Negative only before the first change in the kernel: the published status must not
+// say that the driver is ready.
 static int publish_step(const struct transaction *t, const char *step, const char *subject, bool is_touch,
 			struct err *err)
 {
@@ -199,7 +199,7 @@ static bool is_target_to_blame(const struct err *err)
 	       !err_info(err->code)->retryable;
 }
 
-// What failed is not part of what works.
+// Takes the optional modules that failed out of the target.
 static void drop_failed_modules(struct transaction *t)
 {
 	for (size_t i = 0; i < t->failed.count; i++)
@@ -213,7 +213,7 @@ static bool is_gpu_fault(const struct transaction *t, const struct err *err)
 	       (err->code == E_GPU_START || err->code == E_GPU_FAULT || err->code == E_GPU_UNTESTED);
 }
 
-// Which GPUs work with the driver that is back.
+// Measures which GPUs work with the driver that is back.
 static void measure_undone(struct transaction *t)
 {
 	struct err why;
@@ -262,7 +262,7 @@ static void undo_change(struct transaction *t, size_t failed, struct err *err)
 	write_journal(t);
 }
 
-// What is loaded now, of the plan. An optional module that failed in an earlier run of this boot is not.
+// The planned driver as it is loaded now: without optional modules that failed in an earlier run of this boot.
 static void loaded_target(const struct transaction *t, const char *digest, struct driver_state *ret)
 {
 	const struct plan *p = &t->session->plan;
@@ -412,8 +412,8 @@ int apply_plan(struct session *s, const struct compile_gate *gate, struct status
 	return done;
 }
 
-// Which driver comes back, if any. A change that ended two boots is not started a third time; bringing back the last
-// good driver pauses for one boot.
+// Chooses the driver that comes back, if any. A change that ended two boots is not started a third time; bringing back
+// the last good driver pauses for one boot.
 static int choose_last_good(struct transaction *t, struct err *err)
 {
 	static const struct driver_state none;

@@ -4,8 +4,8 @@
 
 #include "base/core/date.h"
 
-// How long what is broken stays so without another try: each one boots the GPU anew, and a start of a container that
-// fails comes again soon.
+// A broken GPU is not tried again for so long: each try boots it anew, and a container that fails is started again
+// soon.
 enum { BROKEN_KEEPS_S = 300 };
 
 // Where there are NVSwitches, the fabric manager comes up after this run, and until then no GPU answers as it will.
@@ -51,7 +51,7 @@ int transaction_measure_before(struct transaction *t, struct err *err)
 	return 0;
 }
 
-// What nobody measured counts as working if there is a driver to go back to, which nobody complained of.
+// A GPU that was never measured counts as working if there is a driver to go back to.
 static bool has_worked(const struct transaction *t, const struct gpu_record *last, const struct gpu_result *now)
 {
 	const struct gpu_result *before = gpu_results_find(&t->before.results, now->address);
@@ -72,7 +72,7 @@ static bool is_driver_at_fault(const struct transaction *t, const struct gpu_res
 	if (!t->is_before_known && driver_state_same(&t->target, &t->journal.last_good))
 		return false;
 	gpu_record_last(t->session->node.state, &last, &ignored);
-	// What an attempt at this very driver measured that was cut off is no look before it.
+	// A record that an interrupted attempt at this very driver left does not tell what worked before.
 	if (!t->is_before_known && gpu_record_is_of(&last, t->target.version, t->target.flavour))
 		gpu_record_done(&last);
 	for (size_t i = 0; i < now->count; i++) {
@@ -110,7 +110,7 @@ static bool is_known(const struct transaction *t, const struct gpu_record *recor
 static int measure_now(struct transaction *t, struct gpu_record *ret, struct err *err)
 {
 	struct session *s = t->session;
-	// Of what was just loaded nobody has anything open; a running job must not meet another context.
+	// A context is made only after a load, when nothing is open: a running job must not meet another one.
 	const struct gpu_check check = gpu_check_of(s, &t->now, t->is_touched ? GPU_COMPUTE : GPU_ANSWER);
 	progress_enter(s->node.progress, "gpus");
 	if (gpu_record_measure(&check, ret, &s->holds, err) < 0)

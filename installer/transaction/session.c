@@ -83,20 +83,20 @@ static int find_requested_package(struct session *s, struct err *err)
 	struct acquire *o = &s->acquire;
 	const struct strv *asked = o->fetch.from;
 	bool is_local = is_requested_driver_loaded(s), is_told = false;
-	// What was typed with the driver is compared with it, if that costs no network. A loaded driver stays all the
+	// A package typed with the driver is compared with it, if that costs no network. A loaded driver stays all the
 	// same: the package may have been replaced since, or be away.
 	bool is_compared = is_local && s->request->is_driver_typed && asked && asked->count &&
 			   !repository_is_remote(asked->items[0]);
 	if (is_compared && refuse_other_package(s, err) < 0)
 		return -1;
-	// What is on this machine is quick; for a remote source the time is worth showing.
+	// A search on this machine is quick; for a remote source the time is worth showing.
 	for (size_t i = 0; !is_local && asked && i < asked->count; i++)
 		is_told |= repository_is_remote(asked->items[i]);
 	if (is_told)
 		progress_enter(&s->progress, "find");
 	if (acquire_find(o, is_local, err) < 0 || (!is_local && !acquire_found(o) && refuse_other_package(s, err) < 0))
 		return -1;
-	// What is loaded is not judged by what would be loaded: its package may lack a module.
+	// The package of the loaded driver may lack a module: it is found without that demand.
 	if (is_local && !acquire_found(o) && o->want.serves) {
 		o->want.serves = NULL;
 		int r = acquire_find(o, true, err);
@@ -385,7 +385,7 @@ static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err
 	return 0;
 }
 
-// Which user space has to be exported, and whether it already is.
+// Finds the user space that has to be exported, and whether it already is.
 static int find_driver_root(struct session *s, struct err *err)
 {
 	const struct package *p = acquire_found(&s->acquire);

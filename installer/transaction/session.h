@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 #include "status/status.h"
 
-// Who opens a session: the machine, and what is done for the session on it. Borrowed until session_done().
+// The command that opens a session: its machine, and what it does for the session. Borrowed until session_done().
 struct session_caller {
 	const struct node *node;  // its .boot, .release, .state and .progress are not read
 	struct progress progress; // copied
@@ -26,8 +26,8 @@ struct session_caller {
 	int (*check_inputs)(void *ctx, struct err *err); // the files that options name
 	int (*open_state)(void *ctx, struct root *ret, struct err *err);
 	int (*open_repositories)(void *ctx, const struct root *state, struct fetch *ret, struct err *err);
-	// Of a source that is not on this machine and has a digest: brings it there, when it is needed, and says where
-	// it is. NULL = the source is a path.
+	// Downloads a source that is pinned by digest, when it is needed, and says where it is. NULL = the source is a
+	// path.
 	int (*fetch_source)(void *ctx, const struct root *state, char **ret_path, struct err *err);
 	void *ctx;
 };
@@ -78,9 +78,9 @@ void session_done(struct session *s);
 			   .source = { .root = ROOT_NONE } })
 // gate: NULL = this node compiles for itself.
 int session_apply(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err); // locked
-// Of a plan that is only shown: what its run would refuse before it fetches, compiles or touches anything, as far as
-// that can be read: rights, firmware, room, and on a kernel that takes only signed modules those of a package that is
-// on this machine. Uses up what was found.
+// Checks for a plan that is only shown what its run would refuse before it fetches, compiles or touches anything:
+// rights, firmware, room, and on a kernel that takes only signed modules those of a package on this machine. Uses up
+// what was found.
 int session_foresee(struct session *s, struct err *err);
 // The long part of a plan, which touches nothing: fetch or compile, keep in the store, and prove. Runs without the
 // node's lock, so that other changes of this node need not wait.

@@ -94,7 +94,8 @@ static struct driver_root_request export_of_plan(const struct transaction *t)
 	return export_request_of(t, t->session->plan.driver, t->session->plan.flavour);
 }
 
-// What unbind and load will write to below sys. Later such a refusal would leave the node without a driver.
+// Checks the attributes below sys that unbind and load will write. Later a refusal would leave the node without a
+// driver.
 static int check_attributes(const struct transaction *t, struct err *err)
 {
 	struct session *s = t->session;
@@ -121,7 +122,7 @@ static int step_preflight(struct transaction *t, const struct step *step, struct
 	return 0;
 }
 
-// What is not unpacked yet may have the firmware.
+// Whether a payload is still to be unpacked: it may have the firmware.
 static bool is_payload_due(struct session *s)
 {
 	auto_str char *path = str_fmt(DRIVER_ROOT_PAYLOADS "/%s", s->acquire.payload);
@@ -222,7 +223,7 @@ static int check_module_needs(const struct transaction *t, const struct proof_mo
 	return 0;
 }
 
-// Of the modules that the step names, without those that did not fit.
+// Proves the modules that the step names, without those that did not fit.
 static int prove_package_files(struct transaction *t, const struct step *step, struct proof *proof, struct err *err)
 {
 	struct session *s = t->session;

@@ -19,16 +19,16 @@ struct rollback {
 void rollback_done(struct rollback *b);
 #define auto_rollback __attribute__((cleanup(rollback_done)))
 
-// What the kernel has now; after an interrupted change in this boot, what it had before; with no driver loaded, the
-// last good one. Never the target itself. One that cannot be restored is reported (progress_note) and counts as none.
-// have: the target's package, which may be the same (other parameters); it outlives ret.
+// Prepares the driver that the kernel has now; after an interrupted change in this boot, what it had before; with no
+// driver loaded, the last good one. Never the target itself. One that cannot be restored is reported (progress_note)
+// and counts as none. have: the target's package, which may be the same (other parameters); it outlives ret.
 void rollback_prepare(struct session *s, const struct journal *j, const struct driver_state *target,
 		      const struct package *have, struct rollback *ret);
 // Loads its modules that are not loaded, with the parameters they had. 1 = some were loaded, 0 = all were there
 // already.
 int rollback_load(struct session *s, const struct rollback *b, struct err *err);
 
-// What a run knows beyond its plan.
+// One run of a plan.
 struct transaction {
 	struct session *session;         // whose plan runs
 	const struct compile_gate *gate; // NULL = this node compiles for itself
@@ -73,7 +73,7 @@ struct step_action {
 };
 extern const struct step_action step_actions[]; // by enum step_kind
 
-// What the step would refuse, as far as reading alone can tell.
+// Refuses what the step would refuse, as far as reading alone can tell.
 int step_foresee(struct transaction *t, const struct step *step, struct err *err);
 int step_prepare_export(struct transaction *t, struct err *err); // before anything is touched, or in STEP_EXPORT
 // Loads what the kernel had, with its nodes.

@@ -101,7 +101,7 @@ static int collect_asset(const struct collection *run, const struct asset_key *w
 	return 0;
 }
 
-// Those of a source that are for this driver; their tags begin alike. ret: of all sources, each once.
+// Adds the assets of a source for this driver, whose tags begin alike. ret: of all sources, each once.
 static void list_core_tags(const struct collection *run, const char *driver, struct strv *ret)
 {
 	const struct fetch *f = &run->g->fetch;

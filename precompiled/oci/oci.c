@@ -95,7 +95,7 @@ static json_t *descriptor_json(const struct oci_descriptor *d)
 	return json;
 }
 
-// What is being parsed, for messages.
+// The name of what is being parsed, for messages.
 struct parse_context {
 	const char *name;
 	const char *part; // "config", "layers", ...

@@ -58,7 +58,7 @@ int fetch_find(const struct fetch *f, const struct package_want *want, struct fe
 int fetch_take(const struct fetch *f, const struct package_want *want, struct fetch_result *found,
 	       const struct layout *into, struct err *err);
 
-// What a source has besides packages, signed like them.
+// Content of a source besides packages, signed like them.
 struct fetch_item {
 	const struct strv *tags; // the first that a repository has and that matches is taken
 	// Does the repository's tag match the request? 1 = yes, with the digest of its manifest; 0 = no.

@@ -93,7 +93,7 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 int package_create(const struct layout *into, const struct root *dir, const struct package_key *key,
 		   struct package_file *files, size_t count, struct package *ret, struct err *err);
 
-// What packages and assets (asset.h) have in common: an image with one layer.
+// The common form of packages and assets (asset.h): an image with one layer.
 struct package_image {
 	const char *type, *arch, *tag;
 	const struct oci_descriptor *layer;

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-// What the tar may contain besides the listed files: headers, padding and parent directories.
+// Room for what the tar contains besides the listed files: headers, padding and parent directories.
 enum { OVERHEAD = 1 << 20, ENTRIES_BESIDE = 16 };
 
 struct layer_reader {

@@ -33,6 +33,6 @@ enum repository_kind {
 enum repository_kind repository_kind(const char *name);
 bool repository_is_remote(const char *name);  // by its name
 char *repository_probe_url(const char *name); // the URL to probe a remote one; NULL = local
-// What follows the prefix of a repository of this kind; NULL = the name is of another kind.
+// Returns the part of a name behind the prefix of this kind; NULL = the name is of another kind.
 const char *repository_path(const char *name, enum repository_kind kind);
 char *repository_name(enum repository_kind kind, const char *path); // the inverse; caller frees

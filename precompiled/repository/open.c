@@ -2,7 +2,7 @@
 // Opens a repository of any kind. A file of its own, so that code that uses an open repository does not link all kinds.
 #include "precompiled/repository/repository.h"
 
-// Of a name without a scheme, the one that its shape suggests; NULL = none.
+// Guesses the scheme of a name without one by its shape; NULL = none.
 static char *scheme_hint(const char *name)
 {
 	const char *slash = strchr(name, '/'), *dot = strpbrk(name, ".:");

@@ -32,7 +32,7 @@ struct store_reuse {
 	char *digest;
 };
 
-// What is never removed, as digests of manifests.
+// Manifests that are never removed, by digest.
 struct store_roots {
 	char *target, *last_good;   // the package that should run; the one that last made the node ready; NULL = none
 	struct strv pins;           // set by the administrator; sorted

@@ -101,7 +101,7 @@ static void note_repair(struct store *s, const char *name, const struct err *why
 	strv_add(&s->repaired, str_fmt("%s %s", name, why->text));
 }
 
-// Of a disk that cannot be written the index is kept in memory.
+// Keeps the index in memory when the disk cannot be written.
 static int repair_index(struct store *s, struct err *err)
 {
 	auto_oci_index struct oci_index old = { 0 }, x = { 0 };

@@ -256,7 +256,7 @@ static bool is_source_accepted(const struct trust_rule *rule, const json_t *labe
 	return !rule->sources || !rule->sources->count || (hex && strv_has(rule->sources, hex));
 }
 
-// What the policy demands of packages beside their signatures; other manifests have neither.
+// Checks what the policy demands of packages beside their signatures; other manifests have neither.
 static int check_build(struct repository *r, const char *manifest_hex, const struct trust_rule *rule, struct err *err)
 {
 	auto_json json_t *labels = NULL;

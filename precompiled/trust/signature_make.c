@@ -53,7 +53,7 @@ int signature_cosign_claim(const struct oci_descriptor *d, const char *data, siz
 	return 0;
 }
 
-// What the layout has under that tag; nothing is an empty manifest.
+// Reads what the layout has under that tag; nothing is an empty manifest.
 static int read_cosign_manifest(const struct layout *l, const struct oci_index *x, const char *tag,
 				struct oci_manifest *ret, struct err *err)
 {
@@ -473,7 +473,7 @@ static int sign_in_index(const struct layout *l, struct oci_index *x, const stru
 	return is_made;
 }
 
-// What was signed before a failure is kept: the index has it, too.
+// Signatures made before a failure are kept: the index has them, too.
 static int sign_some(const struct layout *l, const struct oci_descriptor *manifests, size_t count,
 		     const struct signature_maker *makers, size_t maker_count, bool *ret_made, struct err *err)
 {

@@ -24,9 +24,9 @@
 // Lists the statement with this predicate for a package of the layout, instead of an earlier one that is not signed.
 int statement_put(const struct layout *l, const struct oci_descriptor *manifest, const char *tag,
 		  const json_t *predicate, struct err *err);
-// What is said of a package, signed or not; nothing is verified. 1 = found, 0 = there is no statement of ours.
+// Reads the statement about a package, signed or not; nothing is verified. 1 = found, 0 = none is ours.
 int statement_read(struct repository *r, const char *manifest_hex, json_t **ret, struct err *err);
-// How it contradicts the package with these labels; caller frees. NULL = not at all.
+// Returns how it contradicts the package with these labels; caller frees. NULL = not at all.
 char *statement_contradiction(const json_t *statement, const char *manifest_hex, const json_t *labels);
 // 1 = a package, and its labels; 0 = the manifest is something else.
 int statement_labels(struct repository *r, const char *manifest_hex, json_t **ret, struct err *err);

@@ -18,7 +18,7 @@ struct archive_options {
 	uint64_t bytes;   // at most, unpacked; 0 = 8 GiB
 	size_t entries;   // at most; 0 = 500,000
 	const bool *stop; // when it is true, the rest is not read; NULL = read all
-	// Which entries to unpack; also called with directories. NULL = all.
+	// Chooses the entries to unpack; also called with directories. NULL = all.
 	bool (*select)(void *ctx, const char *path);
 	void *ctx; // of select
 	// Read instead of fd, without the search for a .deb's member; bytes after the end of the archive are not read.

@@ -8,8 +8,7 @@
 
 char *date_text(time_t t);
 bool date_parse(const char *text, time_t *ret); // false on every other form, and on days that do not exist
-// How long before now a date of date_text() is, for people: " (3 min ago)"; "" = in the future, or no such date. Caller
-// frees.
+// Says how long before now a date of date_text() is: " (3 min ago)"; "" = in the future, or no such date. Caller frees.
 char *date_ago(const char *text, time_t now);
 bool date_http_parse(const char *text, time_t *ret);
 

@@ -32,7 +32,7 @@ int err_code(struct err *err, int code);
 // What to do about this very error, where more is known than of its code: after err_set(), with what there is to type.
 // Always -1.
 int err_next(struct err *err, const char *fmt, ...) PRINTF(2, 3);
-// What to do: err_next()'s, else the code's.
+// Returns the next step: err_next()'s, else the code's.
 const char *err_next_step(const struct err *err);
 
 struct err_info {
@@ -44,7 +44,8 @@ struct err_info {
 	const char *text;   // one line: what it means
 	const char *next;   // one line: what to do
 };
-// Of our codes, E_SYSTEM to E_LAST_ - 1, and of an errno the entry that fits it best; E_SYSTEM otherwise. Never NULL.
+// Finds the entry of one of our codes (E_SYSTEM to E_LAST_ - 1) or the one that fits an errno best, else that of
+// E_SYSTEM. Never NULL.
 const struct err_info *err_info(int code);
 const struct err_info *err_info_by_name(const char *name);
 
@@ -53,5 +54,5 @@ struct err_cause {
 	int code;
 	const char *cause, *command;
 };
-// Of one of our codes, the most likely cause first; every code has some.
+// Returns the causes of one of our codes, the most likely first; every code has some.
 const struct err_cause *err_causes(int code, size_t *ret_count);

@@ -14,7 +14,7 @@
 // Without any of these a line has nothing for the rules, which take much longer.
 #define HINT SECRET_NAME "|://|bearer|basic|eyJ"
 
-// What a match has behind its first group is taken away.
+// Removes what a match has behind its first group.
 static const struct rule {
 	const char *pattern, *with;
 } rules[] = {

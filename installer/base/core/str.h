@@ -62,7 +62,7 @@ static inline bool str_eq(const char *a, const char *b)
 
 // Whole string as an unsigned number in the given base (0: by prefix). False on anything else, overflow included.
 bool str_u64(const char *s, int base, uint64_t *ret);
-// Of a text as in proc the value of the first line "KEY: VALUE", blanks trimmed; NULL = none. Caller frees.
+// Returns the value of the first line "KEY: VALUE" of a text as in proc, blanks trimmed; NULL = none. Caller frees.
 char *str_proc_value(const char *text, const char *key);
 
 // Does some part of the text match an extended regular expression? -1 = regex is none.

@@ -96,7 +96,7 @@ static EVP_PKEY *normalize_key(const EVP_PKEY *key)
 	return public;
 }
 
-// What the public half says: algorithm, digest and id. Other algorithms than ours are refused.
+// Reads algorithm, digest and id of the public half. Other algorithms than ours are refused.
 static int describe_key(struct key *k, const char *name, struct err *err)
 {
 	char curve[64] = "explicit parameters";

@@ -105,7 +105,7 @@ const struct mount *mountinfo_find(const struct mountinfo *m, unsigned id)
 	return NULL;
 }
 
-// What follows the directory in a path that is below it, from its slash; NULL = it is elsewhere.
+// Returns the rest of a path below the directory, from its slash; NULL = the path is elsewhere.
 static const char *path_below(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);

@@ -133,7 +133,7 @@ int root_read_most(const struct root *root, const char *path, size_t most, char 
 	return file_read_most(fd, full, most, ret, ret_len, err) < 0 ? -1 : 1;
 }
 
-// What a name in a directory is, if no regular file; NULL = one, or nothing, or a mask.
+// Says what a name in a directory is, if no regular file; NULL = a regular file, nothing, or a mask.
 static const char *describe_entry(const struct root *root, const char *path)
 {
 	static const char NONE[] = "/dev/null";

@@ -37,12 +37,12 @@ char *root_path(const struct root *root, const char *path); // name + path, for 
 
 // A NUL is added; ret_len may be NULL.
 int root_read(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err);
-// Of a file that others fill: more than `most` bytes are E_TOO_LARGE.
+// Reads a file that others fill: more than `most` bytes are E_TOO_LARGE.
 int root_read_most(const struct root *root, const char *path, size_t most, char **ret, size_t *ret_len,
 		   struct err *err);
-// Of a directory that anybody fills, where one bad entry must stop nobody: what is no regular file is as good as
-// absent. A link to /dev/null masks a file on purpose; of anything else skipped gets a sentence (NULL = it is not asked
-// for).
+// Reads a file of a directory that anybody fills, where one bad entry must stop nothing: what is no regular file is as
+// good as absent. A link to /dev/null masks a file on purpose; of anything else skipped gets a sentence (NULL = it is
+// not asked for).
 int root_read_entry(const struct root *root, const char *path, size_t most, char **ret, struct strv *skipped,
 		    struct err *err);
 // The trimmed text of a one-value file.
@@ -52,7 +52,7 @@ int root_stat(const struct root *root, const char *path, struct stat *ret, struc
 bool root_exists(const struct root *root, const char *path); // follows links
 int root_readlink(const struct root *root, const char *path, char **ret, struct err *err);
 int root_list(const struct root *root, const char *path, struct strv *ret, struct err *err); // names, sorted
-// Of a directory that others fill: more than `most` names are E_TOO_LARGE.
+// Lists a directory that others fill: more than `most` names are E_TOO_LARGE.
 int root_list_most(const struct root *root, const char *path, size_t most, struct strv *ret, struct err *err);
 
 // Events of a directory, as inotify(7) has them; the same one twice is one. 1 = watched, 0 = absent.

@@ -11,8 +11,8 @@
 #include <errno.h>
 #include <strings.h>
 
-// Which layer failed (name, proxy, connection, certificate or HTTP): the first question when a node cannot reach its
-// source.
+// The layer that failed (name, proxy, connection, certificate or HTTP) is the first question when a node cannot reach
+// its source.
 static const struct {
 	CURLcode curl;
 	int code;
@@ -33,7 +33,7 @@ static const struct {
 	{ CURLE_SSL_ENGINE_NOTFOUND, E_TLS, "tls" },
 };
 
-// What was asked for is no matter where nobody could be asked: it may be the one of many tags that was tried last.
+// Leaves out the path where no server was reached: it may be the one of many tags that was tried last.
 static char *shown_place(const struct transfer *t, const char *url)
 {
 	char *shown = http_url_shown(url), *host = strstr(shown, "://");

@@ -76,7 +76,7 @@ void http_end(struct http_call *call); // whether it began or not, is done or no
 // E_NETWORK (others). The message has the URL without credentials, and the first words of the reply. Always -1.
 int http_status_error(const struct http_call *call, struct err *err);
 char *http_escape(const char *s); // percent-encoded, for a query
-// What a Location or Link in base's reply means; NULL = nothing.
+// Resolves a Location or Link in base's reply; NULL = it means nothing.
 char *http_join(const char *base, const char *reference);
 bool http_is_same_origin(const char *a, const char *b); // scheme, host and port
 char *http_url_shown(const char *url);                  // without credentials, query and fragment: for messages

@@ -36,7 +36,6 @@ enum { CONNECTIONS = 64, CROWD = 48, OF_ONE_ADDRESS = 8, WHOLE = 4 /* times as l
 
 struct client {              // a connection
 	struct client *next; // a younger one
-	struct MHD_Daemon *daemon;
 	int fd;
 	char address[INET6_ADDRSTRLEN];
 	long since_ms;
@@ -194,7 +193,7 @@ static void remove_client(struct http_server *s, struct client *c)
 	free(c);
 }
 
-// Whoever has one IPv6 address has 2^64 of them (RFC 4291, 2.5.1): these are one.
+// Prints an IPv6 address as its /64: a client has 2^64 of them (RFC 4291, 2.5.1).
 static void print_address(const struct sockaddr *name, char ret[INET6_ADDRSTRLEN])
 {
 	if (name->sa_family == AF_INET) {
@@ -215,7 +214,6 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **o
 	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
 		struct client *c = mem_alloc(sizeof(*c));
 		*c = (struct client){
-			.daemon = mhd.get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON)->daemon,
 			.fd = mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
 			.since_ms = clock_ms()
 		};
@@ -322,22 +320,10 @@ int http_server_start(struct http_server *s, struct err *err)
 	return start_daemon(s, s->o.certificate, s->o.key, &s->daemon, err);
 }
 
-// What is suspended must not be so when its daemon stops.
-static void stop_daemon(struct http_server *s, struct MHD_Daemon *daemon)
-{
-	if (!daemon)
-		return;
-	pthread_mutex_lock(&s->listing);
-	for (struct client *c = s->clients; c; c = c->next)
-		if (c->daemon == daemon)
-			end_client(c);
-	pthread_mutex_unlock(&s->listing);
-	mhd.stop_daemon(daemon);
-}
-
 static void stop_former(struct http_server *s)
 {
-	stop_daemon(s, s->former);
+	if (s->former)
+		mhd.stop_daemon(s->former);
 	s->former = NULL;
 }
 
@@ -401,7 +387,8 @@ void http_server_close(struct http_server *s)
 	if (!s)
 		return;
 	stop_former(s);
-	stop_daemon(s, s->daemon);
+	if (s->daemon)
+		mhd.stop_daemon(s->daemon);
 	close_fdp(&s->socket);
 	pthread_mutex_destroy(&s->answering);
 	pthread_mutex_destroy(&s->listing);

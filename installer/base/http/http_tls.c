@@ -155,7 +155,7 @@ void http_tls_attach(struct transfer *t)
 		curl.easy_setopt(t->easy, CURLOPT_CAINFO, NULL);
 		curl.easy_setopt(t->easy, CURLOPT_CAPATH, NULL);
 	}
-	// What libcurl caches would replace the store that ours were added to.
+	// A store cached by libcurl would replace the one that ours were added to.
 	curl.easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, h->tls ? 0L : 86400L);
 	curl.easy_setopt(t->easy, CURLOPT_SSL_CTX_FUNCTION, on_context);
 	curl.easy_setopt(t->easy, CURLOPT_SSL_CTX_DATA, t);

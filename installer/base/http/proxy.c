@@ -70,7 +70,7 @@ static bool is_name(const char *s)
 	return true;
 }
 
-// Of an entry, which is cut into its parts. false = it means nothing.
+// Cuts an entry into its parts. false = it means nothing.
 static bool parse_exception(char *entry, struct exception *ret)
 {
 	*ret = (struct exception){ .name = "" };

@@ -108,7 +108,7 @@ static void add_group(char **text, const struct cmd *cmd, const char *heading, s
 				add_option(text, cmd, o, width);
 }
 
-// Of a command with many options: a group that few need.
+// Whether a group of options is one that few need, in a command with many.
 static bool is_rare(const struct cmd *cmd, const char *heading)
 {
 	return cmd->often && !str_eq(heading, "General");

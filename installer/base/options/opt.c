@@ -119,7 +119,7 @@ static const struct opt *find_meant(const struct cmd *const *all, const char *re
 	return found;
 }
 
-// What all variables begin with makes no two of them alike.
+// The prefix of all variables makes no two of them alike.
 static char *hint_variable(const struct cmd *const *all, const char *rest, const struct strv *variables)
 {
 	const struct opt *meant = find_meant(all, rest);

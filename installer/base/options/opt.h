@@ -36,8 +36,8 @@ struct cmd {
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
 	// Called when it failed, also for a wrong command line: values hold what was parsed so far. May be NULL.
 	void (*failed)(const void *values, const struct err *err);
-	// What could be typed as the value of this option, or (option NULL) as the argument of this number, as far as
-	// this machine or the cluster says so. NULL = nothing is known.
+	// Lists what could be typed as the value of this option, or (option NULL) as the argument of this number, as
+	// far as this machine or the cluster knows. May be NULL.
 	void (*offer)(const void *values, const char *option, size_t argument, struct strv *ret);
 };
 
@@ -60,7 +60,7 @@ struct opt_input {
 	char **argv;
 };
 
-// Who set a value last: a higher source replaces what a lower one put into a list.
+// The source that set a value last: a higher one replaces what a lower one put into a list.
 enum opt_source { OPT_DEFAULT, OPT_FILE, OPT_ENV, OPT_FLAGS };
 
 struct opt_parsed {

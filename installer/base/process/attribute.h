@@ -8,7 +8,7 @@
 #pragma once
 #include "base/process/sys.h"
 
-// Which of the two the attribute is to be written through: kern, unless it is read-only there and not on the host.
+// Returns the root to write the attribute through: kern, unless it is read-only there and not on the host.
 const struct root *attribute_root(const struct root *host, const struct root *kern, const char *path);
 bool attribute_is_writable(const struct root *host, const struct root *kern, const char *path);
 // Opens it for writing, and changes nothing. E_READ_ONLY, E_RIGHTS.

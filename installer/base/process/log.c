@@ -90,7 +90,7 @@ static bool is_journal(void)
 	return str_eq(stream, ours);
 }
 
-// What stands before a line of text: for the journal, which knows the program, the priority as sd-daemon(3) has it.
+// Writes the prefix of a line: for the journal, which knows the program, the priority as sd-daemon(3) has it.
 static const char *line_start(enum log_level level)
 {
 	static const char *const priorities[] = { "<3>", "<4>", "<6>", "<7>" };

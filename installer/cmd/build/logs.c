@@ -44,7 +44,7 @@ static int compare_age(const void *a, const void *b)
 					(x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
 }
 
-// Those with the word in their names, the newest first.
+// Lists the logs with the word in their names, the newest first.
 static int list_logs(const struct root *state, const char *word, struct log_files *ret, struct err *err)
 {
 	auto_strv struct strv names = { 0 };

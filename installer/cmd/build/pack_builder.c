@@ -48,8 +48,8 @@ static void builder_job_done(struct builder_job *p)
 }
 #define auto_builder_job __attribute__((cleanup(builder_job_done)))
 
-// What the compile sandbox exposes (kmod/sandbox/jail.c), minus files that no compiler reads. Device nodes are left
-// out.
+// Keeps what the compile sandbox exposes (kmod/sandbox/jail.c), minus files that no compiler reads. Device nodes are
+// left out.
 static bool is_needed_by_compiler(void *ctx, const char *path)
 {
 	static const char *const dirs[] = { "usr/", "bin", "sbin", "lib", "opt/", "etc/alternatives/" };

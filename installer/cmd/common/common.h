@@ -14,7 +14,7 @@ struct common { // first member of each command's values
 };
 extern const struct opt common_opts[];
 
-// What the node of a command points to. With --root DIR it is a recording: nothing outside DIR is read or changed.
+// Owns what the node of a command points to. With --root DIR it is a recording: nothing outside DIR is read or changed.
 struct machine {
 	struct root host, kern, dev_root;
 	struct sys sys;

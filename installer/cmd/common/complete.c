@@ -90,7 +90,7 @@ static bool is_path(const char *arg)
 	return false;
 }
 
-// What stands for this argument in the synopsis; the last may be repeated. NULL = there is none.
+// Finds the word for this argument in the synopsis; the last may be repeated. NULL = there is none.
 static char *argument_name(const struct cmd *cmd, size_t argument)
 {
 	auto_strv struct strv names = { 0 };

@@ -14,7 +14,7 @@ int entry_values(const struct cmd *cmd, int argc, char **argv, void *values);
 // For an error that a running command prints itself: adds the configuration line or the variable that caused it. Errors
 // that are returned need no such call.
 void entry_add_origin(struct err *err);
-// Who set the value of the running command's option. OPT_DEFAULT: nobody, or it gave way to another option.
+// Returns the source that set an option of this command. OPT_DEFAULT: none did, or it gave way to another option.
 enum opt_source entry_source_of(const char *option);
 void entry_add_arguments(struct strv *ret);   // of the running command, as they were typed
 const char *entry_config_name(void);          // the configuration file, there or not; NULL = no command runs

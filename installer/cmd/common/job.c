@@ -444,7 +444,7 @@ static void compare_origins(struct job *j)
 	r->is_driver_typed = driver == OPT_FLAGS;
 }
 
-// What depends on the command, and deadlines as they count.
+// Adds what depends on the command, and the deadlines in milliseconds.
 static void complete_request(struct job *j)
 {
 	static char cdi_default[] = CDI_FILE;

@@ -75,8 +75,8 @@ void job_temp_state_done(struct job_temp_state *s);
 int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
 #define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
 int job_check_module_key(const struct job_values *values, struct err *err); // E_USAGE: half of it
-// What the request of each command that compiles has besides: the texts are read, the patches opened, the password
-// taken. The caller frees ret->modules.
+// Makes the request of a command that compiles: reads the texts, opens the patches, takes the password from the
+// environment. The caller frees ret->modules.
 int job_request(const struct job_values *values, struct root *patches, struct request *ret, struct err *err);
 // Checks the files that options name, before any work is done: E_USAGE for the wrong kind of file.
 int job_check_inputs(const struct job_values *values, struct err *err);

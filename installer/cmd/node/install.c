@@ -96,7 +96,7 @@ static bool has_payload_source(const struct session *s)
 	return *s->acquire.payload && root_exists(&s->state, path);
 }
 
-// What was only typed is forgotten at the next boot, and by the next kernel.
+// Says how to configure what was only typed, which the next boot and the next kernel forget.
 static void offer_configuration(const struct job *j)
 {
 	static const char *const keys[] = { "driver", "package", "source", "from", "bundle" };
@@ -146,7 +146,7 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	if (r < 0)
 		return show_install_failure(&job, err);
 	if (is_json) {
-		// What the proof rests on; null: the plan had none.
+		// "compared" says what the proof rests on; null: the plan had none.
 		bool has_proof = plan_has(plan, STEP_PROVE);
 		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "compared",
 						   json_text(has_proof ? proof_basis_name(job.session.compared) : NULL),

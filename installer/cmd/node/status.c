@@ -91,7 +91,7 @@ static void show_measured(const struct gpu_record *r)
 		printf("GPUs measured at %s%s\n", r->time, ago);
 }
 
-// What the last run asks for, if it failed; else what the checks do. Caller frees; NULL = nothing is to be done.
+// Returns the next step of the last run if it failed, else of the checks. Caller frees; NULL = nothing is to be done.
 static char *next_step(const json_t *file, const struct status *s)
 {
 	const json_t *run = json_object_get(file, "run"),
@@ -102,7 +102,7 @@ static char *next_step(const json_t *file, const struct status *s)
 	return str_dup(json_is_object(error) ? status_text(error, "next") : status_next(s));
 }
 
-// What the journal keeps across boots: what must not be tried again, and why.
+// Shows what the journal keeps across boots: what must not be tried again, and why.
 static void show_journal(const struct journal *j, const char *boot)
 {
 	if (j->last_good.version)
@@ -141,7 +141,7 @@ static json_t *last_run_json(json_t *json, const json_t *file)
 	return json;
 }
 
-// What status.json and the metrics say, too.
+// Reads what status.json and the metrics say, too.
 static int publish_measured(const struct machine *m, const struct facts *f, struct err *err)
 {
 	auto_status struct status s = { 0 };
@@ -152,7 +152,7 @@ static int publish_measured(const struct machine *m, const struct facts *f, stru
 	return status_file_refresh(&m->host, f, &s, err);
 }
 
-// What is measured replaces the last measurement; who is changing the node measures for itself.
+// Replaces the last measurement by a new one, unless another process is changing the node: that one measures, too.
 static int check_gpus_now(const struct values *v, const struct machine *m, const struct facts *f,
 			  const struct root *state, struct err *err)
 {
@@ -193,7 +193,7 @@ static int check_gpus_now(const struct values *v, const struct machine *m, const
 	return publish_measured(m, f, err) < 0 ? -1 : 0;
 }
 
-// What the GPU Operator wants next, where our container keeps its upgrade controller from this node (contract 1.17).
+// Shows what the GPU Operator wants next, where our container holds its upgrade controller back (contract 1.17).
 static void show_upgrade_hold(const json_t *h)
 {
 	const char *target = json_string_value(json_object_get(h, "target"));
@@ -239,7 +239,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	int has_peermem = peermem_status(&m.host, &m.kern, &peermem, &unread);
 	if (has_peermem < 0)
 		log_warn("the state of nvidia-peermem is unknown: %s", unread.text);
-	// Of other installed kernels, in this boot (R-F1).
+	// Shows the other installed kernels, as of this boot (R-F1).
 	int has_kernels = kernel_report_read(&m.host, f.host.boot_id, &kernels, &unread);
 	if (has_kernels < 0)
 		log_warn("cannot read the report on installed kernels: %s", unread.text);

@@ -179,7 +179,7 @@ static bool has_word(const char *line, const char *const *words)
 	return false;
 }
 
-// What follows the beginning of a crash belongs to it.
+// Lines that follow the beginning of a crash belong to it.
 static char *driver_lines(char *log)
 {
 	enum { CRASH_LINES = 80 };
