@@ -7,9 +7,9 @@
 
 enum gpu_kind { GPU_DISPLAY, GPU_SWITCH };
 
-// Who owns a function (R-P8).
 #define PCI_VFIO "vfio-pci" // the driver
 
+// Who owns a function (R-P8).
 enum gpu_owner {
 	GPU_FREE,    // no driver
 	GPU_NVIDIA,  // nvidia, nvidia-nvswitch
