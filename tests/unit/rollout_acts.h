@@ -296,6 +296,14 @@ static bool answer(struct world *w, unsigned i, enum act act)
 	return true;
 }
 
+// Where there are more nodes they answer at once in the queue: what comes of everything else is gone through with one.
+static void answer_at_once(struct world *w, unsigned i)
+{
+	const struct record *r = &w->m[i].record;
+	if (w->nodes > 1 && r->phase == PHASE_QUEUED && r->go.verb == VERB_STAGE)
+		answer(w, i, ACT_DONE);
+}
+
 static bool people(struct world *w, unsigned i, enum act act)
 {
 	struct node_state *m = &w->m[i];
@@ -418,6 +426,7 @@ static bool act_on(struct world *w, enum act act, unsigned i)
 		if (!check_decision(w, i, &d) || !d.rule)
 			return *violation != '\0';
 		apply(w, i, &d);
+		answer_at_once(w, i);
 		return true;
 	case ACT_ACCEPT:
 	case ACT_DONE:

@@ -131,6 +131,12 @@ static void normalise(struct world *w, unsigned i)
 	r->reason.code = telling(r);
 	if (is_held && !w->rollout.resumed && r->since && w->nodes == 1)
 		r->since = NOW - TICK;
+	// In the queue only an order that is not answered grows old. An answer does, too: in WAITING, of one node.
+	bool is_open = r->go.verb != VERB_NONE && (!heard(&w->m[i]) || a->ack.result != RESULT_DONE);
+	if (r->phase == PHASE_QUEUED && !is_open && !r->receipt.is_there && r->since) {
+		r->since = NOW - TICK;
+		r->ordered = r->tries = 0;
+	}
 	if (r->ordered <= r->since)
 		r->ordered = 0;
 	if (!r->receipt.is_there)
