@@ -296,11 +296,12 @@ static bool answer(struct world *w, unsigned i, enum act act)
 	return true;
 }
 
-// Where there are more nodes they answer at once in the queue: what comes of everything else is gone through with one.
+// Where there are more nodes they answer at once before a drain: what comes of everything else is gone through with one.
 static void answer_at_once(struct world *w, unsigned i)
 {
 	const struct record *r = &w->m[i].record;
-	if (w->nodes > 1 && r->phase == PHASE_QUEUED && r->go.verb == VERB_STAGE)
+	bool is_before = r->phase == PHASE_QUEUED || r->phase == PHASE_CORDONED || r->phase == PHASE_WAITING;
+	if (w->nodes > 1 && is_before && r->go.verb == VERB_STAGE)
 		answer(w, i, ACT_DONE);
 }
 

@@ -108,12 +108,13 @@ static enum reason_code telling(const struct record *r)
 	switch (r->reason.code) {
 	case REASON_NONE:
 	case REASON_FOREIGN_CONTROLLER:
-	case REASON_AGENT_SILENT:
 	case REASON_RECEIPT_MISSING:
 	case REASON_JOBS:
 	case REASON_WAIT_OVER:
 	case REASON_PDB_BLOCKED:
 		return r->reason.code;
+	case REASON_AGENT_SILENT:
+		return r->phase == PHASE_HELD || r->phase == PHASE_FAILED ? r->reason.code : REASON_DRIFT;
 	default:
 		return REASON_DRIFT;
 	}
@@ -133,8 +134,8 @@ static void normalise(struct world *w, unsigned i)
 		r->since = NOW - TICK;
 	// In the queue only an order that is not answered grows old. An answer does, too: in WAITING, of one node.
 	bool is_open = r->go.verb != VERB_NONE && (!heard(&w->m[i]) || a->ack.result != RESULT_DONE);
-	if (r->phase == PHASE_QUEUED && !is_open && !r->receipt.is_there && r->since) {
-		r->since = NOW - TICK;
+	if (r->phase == PHASE_QUEUED && !is_open) {
+		r->since = r->receipt.is_there || !r->since ? r->since : NOW - TICK;
 		r->ordered = r->tries = 0;
 	}
 	if (r->ordered <= r->since)
