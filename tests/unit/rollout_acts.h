@@ -296,7 +296,7 @@ static bool answer(struct world *w, unsigned i, enum act act)
 	return true;
 }
 
-// Where there are more nodes they answer at once before a drain: what comes of everything else is gone through with one.
+// Several nodes answer at once before a drain: what comes of everything else is gone through with one.
 static void answer_at_once(struct world *w, unsigned i)
 {
 	const struct record *r = &w->m[i].record;
