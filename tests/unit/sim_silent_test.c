@@ -108,11 +108,42 @@ static void nobody_is_evicted_for_agents_that_cannot_start(void **state)
 	farm_end(&f);
 }
 
+// It accepts the order, and dies: the other node gets its turn.
+static void who_dies_before_its_answer_keeps_no_slot(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_coordinator coordinator;
+	unsigned at = NODES;
+	const struct target_hash target = farm_target(plain);
+	farm_begin(&f, NODES, plain);
+	for (unsigned i = 0; i < NODES; i++)
+		farm_store(&f.nodes[i], &target);
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	for (int i = 0; i < 600 && at == NODES; i++) {
+		farm_run(&coordinator, 1, 100);
+		for (unsigned k = 0; k < NODES; k++)
+			at = str_ends(farm_note(&f, k, "kmodsmith.io/agent.ack"), ":stage:accepted") ? k : at;
+	}
+	assert_true(at < NODES);
+	assert_string_equal(farm_state(&f, at), "queued");
+	f.nodes[at].is_silent = true;
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(15)));
+	assert_string_equal(farm_state(&f, at), "staging");
+	assert_int_equal(f.nodes[at].life.cordons, 0);
+	f.nodes[at].is_silent = f.nodes[at].is_told = false;
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(20)));
+	lawful(&f);
+	farm_coordinator_kill(&coordinator);
+	farm_end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_node_that_is_well_again_is_soon_in_service),
 		cmocka_unit_test(nobody_is_evicted_for_agents_that_cannot_start),
+		cmocka_unit_test(who_dies_before_its_answer_keeps_no_slot),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,8 @@ static inline unsigned rule_failed_drains(const struct record *r, const struct t
 {
 	return target_hash_eq(&r->drains.target_hash, target_hash) ? r->drains.failed : 0;
 }
-bool rule_is_silent(const struct view *v); // the agent did not even accept the last order
+bool rule_is_late(const struct view *v);   // the last order was given longer ago than an answer takes
+bool rule_is_silent(const struct view *v); // and the agent did not even accept it
 // It failed because its agent did not answer the order to validate, and still does not.
 static inline bool rule_is_mute(const struct view *v)
 {

@@ -16,13 +16,23 @@ bool rule_has_answered(const struct view *v)
 	       v->m->report.ack.verb == v->m->record.go.verb;
 }
 
-bool rule_is_silent(const struct view *v)
+// So many times as long as an answer may take, since the last order. A repeated one counts from its own time.
+static bool is_past_answers(const struct view *v, int times)
+{
+	const struct record *r = &v->m->record;
+	int64_t begin = r->ordered > r->since ? r->ordered : r->since;
+	return v->now >= begin + times * (int64_t)policy_span(v->pool, SPAN_ACK);
+}
+
+bool rule_is_late(const struct view *v)
 {
 	enum { ANSWERS_AWAITED = 3 };
-	const struct record *r = &v->m->record;
-	int64_t begin = r->ordered > r->since ? r->ordered : r->since; // a repeated order counts from its own time
-	return r->go.verb != VERB_NONE && !rule_has_answered(v) && rule_has_listened(v) &&
-	       v->now >= begin + ANSWERS_AWAITED * (int64_t)policy_span(v->pool, SPAN_ACK);
+	return v->m->record.go.verb != VERB_NONE && rule_has_listened(v) && is_past_answers(v, ANSWERS_AWAITED);
+}
+
+bool rule_is_silent(const struct view *v)
+{
+	return rule_is_late(v) && !rule_has_answered(v);
 }
 
 bool rule_is_answered(const struct view *v, enum result result)
@@ -39,10 +49,8 @@ bool rule_is_asked(const struct view *v)
 bool rule_is_heard(const struct view *v)
 {
 	enum { ANSWERS_LASTED = 5 };
-	const struct record *r = &v->m->record;
-	int64_t begin = r->ordered > r->since ? r->ordered : r->since;
-	return rule_is_ordered(v, VERB_STAGE, &r->target) && rule_is_answered(v, RESULT_DONE) &&
-	       v->now < begin + ANSWERS_LASTED * (int64_t)policy_span(v->pool, SPAN_ACK);
+	return rule_is_ordered(v, VERB_STAGE, &v->m->record.target) && rule_is_answered(v, RESULT_DONE) &&
+	       !is_past_answers(v, ANSWERS_LASTED);
 }
 
 bool rule_unloads(const struct view *v)
