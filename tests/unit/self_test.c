@@ -159,6 +159,8 @@ static void holders_keep_their_driver(void **state)
 	assert_true(phase == PHASE_IDLE || phase == PHASE_QUEUED);
 	assert_false(n.self.m.record.receipt.is_there);
 	n.now += 3600;
+	assert_int_equal(go_on(&n), PHASE_QUEUED);
+	answer(&n, VERB_STAGE, &n.new, "done"); // before each drain
 	assert_int_equal(go_on(&n), PHASE_EVICTING);
 	// T15: busy at the last moment is no failure.
 	say(&n, AGENT_HOLDERS, "0 2");
@@ -189,6 +191,8 @@ static void a_bad_target_is_undone_and_not_tried_again(void **state)
 	assert_int_equal(go_on(&n), PHASE_ROLLEDBACK);
 	assert_int_equal(n.steps, 0);
 	n.people.retry = 77; // somebody has annotated kmodsmith.io/retry: once more, and the halt is lifted
+	assert_int_equal(go_on(&n), PHASE_QUEUED);
+	answer(&n, VERB_STAGE, &n.new, "done");
 	assert_int_equal(go_on(&n), PHASE_REPLACING);
 	// What was asked for is asked for once: when it fails again, the same annotation moves nothing.
 	say(&n, AGENT_LOADED, "none");
@@ -201,6 +205,8 @@ static void a_bad_target_is_undone_and_not_tried_again(void **state)
 	n.now += 86400;
 	assert_int_equal(go_on(&n), PHASE_ROLLEDBACK);
 	n.people.retry = 78;
+	assert_int_equal(go_on(&n), PHASE_QUEUED);
+	answer(&n, VERB_STAGE, &n.new, "done");
 	assert_int_equal(go_on(&n), PHASE_REPLACING);
 	answer(&n, VERB_REPLACE, &n.new, "done");
 	done(&n);
