@@ -46,7 +46,7 @@ FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$
 
 .DELETE_ON_ERROR:
 .PHONY: all static images images-test unit unit-build install uninstall deb rpm tarball clean deps demo demo-cluster demo-registry check check-mine \
-  check-all cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
+  check-all cli cluster cluster-oldest whole services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
 all: $B/kmodsmith
 $B/hardening.mk: Makefile scripts/hardening.sh
 	@mkdir -p $(@D)
@@ -110,7 +110,7 @@ $B/fuzz: $B/tests/fuzz/main.o $(FUZZ) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
 unit-build: $(UNIT)
-unit cli services cluster images-test matrix vm lint:
+unit cli services cluster whole images-test matrix vm lint:
 	@scripts/check.sh $(@:images-test=images)
 cluster-oldest: ; @KUBERNETES=1.30 scripts/check.sh cluster
 check check-mine check-all:
