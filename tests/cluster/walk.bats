@@ -132,6 +132,14 @@ have() { # VERSION COUNT: so many nodes are done with that driver
   kube GET /api/v1/nodes | jq -e --arg version " $1 " --argjson count "$2" '[.items[].metadata | select(.labels["kmodsmith.io/state"] == "done" and
     (.annotations["kmodsmith.io/agent.loaded"] | contains($version)))] | length == $count'
 }
+leader() { # sets url to that of the coordinator that leads
+  local file
+  for file in "$work"/ports/kmodsmith-coordinator-*; do
+    url=http://127.0.0.1:$(<"$file")
+    ! curl -sf "$url/metrics" | grep -q '^kmodsmith_leader 1' || return 0
+  done
+  return 1
+}
 reports() { # what agents, Nodes and metrics say after the first rollout
   local file
   assert_equal "$(loaded)" "$driver $driver $driver"
@@ -151,7 +159,7 @@ told_ready() {
 daemonset_ready() { kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets/kmodsmith-agent | jq -e '.status.numberReady == 3'; }
 waits() { kubectl kmodsmith status | grep -q 'wave-approval main'; }
 @test "from a .run to a rollout, with the commands of README and the pages alone" {
-  local begun=$SECONDS driver run next typed promised
+  local begun=$SECONDS driver run next typed promised url
   run_file
   checkout
   desk
