@@ -222,7 +222,8 @@ static void libraries_that_a_program_lacks(void **state)
 			      own = linked_make(NULL, NULL, rows[i].definition);
 		if (rows[i].runpath) {
 			program.dyn[4].d_tag = DT_RUNPATH;
-			strcpy(program.strings + program.dyn[4].d_un.d_val, rows[i].runpath);
+			size_t at = program.dyn[4].d_un.d_val;
+			snprintf(program.strings + at, sizeof(program.strings) - at, "%s", rows[i].runpath);
 		}
 		tempdir_data(&f, "program", &program, sizeof(program));
 		if (rows[i].at)

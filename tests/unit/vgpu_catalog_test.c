@@ -57,9 +57,9 @@ static void test_choice(void **state)
 		struct vgpu_host host = { .subsystem = "0x16c1" };
 		auto_strv struct strv have = { 0 };
 		auto_str char *choice = NULL;
-		strcpy(host.version, rows[i].host);
-		strcpy(host.branch, rows[i].branch);
-		strcpy(host.device, rows[i].device);
+		snprintf(host.version, sizeof(host.version), "%s", rows[i].host);
+		snprintf(host.branch, sizeof(host.branch), "%s", rows[i].branch);
+		snprintf(host.device, sizeof(host.device), "%s", rows[i].device);
 		strv_split(&have, rows[i].have, " ");
 		int r = vgpu_catalog_choose(catalog, &host, "x86_64", &have, &choice, &err);
 		expect(rows[i].choice ? r == 0 && str_eq(choice, rows[i].choice) : r < 0, rows[i].have);

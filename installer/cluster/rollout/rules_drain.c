@@ -243,12 +243,12 @@ static void ask_agent(const struct view *v, struct decision *d)
 	rule_give_order(v, d, VERB_STAGE, d->next.target);
 }
 // Or it was accepted, and not answered as soon as by an agent that has the target: it fetches it, or has died over it.
-static bool is_refused_by_agent(const struct view *v)
+static bool is_target_lost(const struct view *v)
 {
 	bool is_slow = rule_is_asked(v) && rule_has_answered(v) && rule_is_late(v);
 	return is_slow || (rule_is_ordered(v, VERB_STAGE, &v->m->record.target) && rule_is_answered(v, RESULT_FAILED));
 }
-static void stage_refused(const struct view *v, struct decision *d)
+static void stage_lost_target(const struct view *v, struct decision *d)
 {
 	rule_enter_phase(v, d, PHASE_STAGING, REASON_STAGE_FAILED, rule_ack_code(v));
 }
@@ -655,7 +655,7 @@ const struct rule drain_rules[] = {
 	  REASON_NONE },
 	{ IN(QUEUED), "a pod that must not be evicted uses the GPU: held, no workload was disturbed", is_node_protected,
 	  hold_protected, REASON_NONE },
-	{ IN(QUEUED), "the agent does not have the target any more: staged again", is_refused_by_agent, stage_refused,
+	{ IN(QUEUED), "the agent does not have the target any more: staged again", is_target_lost, stage_lost_target,
 	  REASON_NONE },
 	{ IN(QUEUED), "the agent does not answer: held, no workload was disturbed", rule_is_silent, hold_silent,
 	  REASON_NONE },
@@ -696,8 +696,8 @@ const struct rule drain_rules[] = {
 	{ IN(CORDONED) | IN(WAITING), "the agent does not answer: the drain is cancelled, no pod was evicted",
 	  is_unheard_for_long, cancel_drain, REASON_AGENT_SILENT },
 	{ IN(CORDONED) | IN(WAITING),
-	  "the agent does not have the target any more: the drain is cancelled, no pod was evicted",
-	  is_refused_by_agent, cancel_drain, REASON_NOT_STAGED },
+	  "the agent does not have the target any more: the drain is cancelled, no pod was evicted", is_target_lost,
+	  cancel_drain, REASON_NOT_STAGED },
 	{ IN(CORDONED) | IN(WAITING), "it has a work slot: the agent is asked whether it has the target",
 	  is_eviction_unheard, ask_agent, REASON_NONE },
 	{ IN(CORDONED), "it has a work slot: pods are evicted, operands paused", is_to_evict, begin_evictions,
