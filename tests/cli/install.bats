@@ -437,10 +437,10 @@ bound_to() { # DRIVER: who has the first GPU
   assert_status 0
   assert_json '.steps[] | select(.step == "unbind") | .subject' "0000:3b:00.0 from vfio-pci"
   assert_json '.steps[] | select(.step == "verify") | .subject' "2 GPUs, 0 switches"
-  echo asked >"$BATS_TEST_TMPDIR/asked" && mkdir -p "$ROOT/run/kmodsmith" # as the driver manager says it, by the operator's label
-  cp "$BATS_TEST_TMPDIR/asked" "$ROOT/run/kmodsmith/from-vfio"
+  mkdir -p "$ROOT/run/kmodsmith"
+  echo asked >"$ROOT/run/kmodsmith/from-vfio" # what the driver manager says to the operator's pods counts for nobody else
   kmodsmith plan --package "$package" --json
-  assert_json '.steps[] | select(.step == "unbind") | .subject' "0000:3b:00.0 from vfio-pci"
+  refute_output --partial '"unbind"'
   ln -s ../../../../kernel/iommu_groups/12 "$ROOT/sys/bus/pci/devices/0000:3b:00.0/iommu_group"
   mkdir -p "$ROOT/proc/42/fd"
   echo qemu >"$ROOT/proc/42/comm"

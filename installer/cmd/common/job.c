@@ -423,7 +423,7 @@ static int parse_job_words(struct job *j, struct err *err)
 	if (job_check_driver(v->driver, err) < 0 || machine_open(&v->origin.remote.common, &j->machine, err) < 0 ||
 	    machine_open_dev(&j->machine, v->dev_root, err) < 0 || job_request(v, &j->patches, r, err) < 0)
 		return -1;
-	r->is_from_vfio = r->is_from_vfio || root_exists(&j->machine.host, JOB_FROM_VFIO);
+	r->is_from_vfio = r->is_from_vfio || (v->is_for_operator && root_exists(&j->machine.host, JOB_FROM_VFIO));
 	if (v->host_driver && !host_policy_parse(v->host_driver, &r->host_driver))
 		return err_set(err, E_USAGE, "--host-driver '%s' is not one of use, replace, fail", v->host_driver);
 	if (job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_gpu_check(v->gpu_check, &r->gpus, err) < 0)

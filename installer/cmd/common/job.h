@@ -21,11 +21,12 @@ struct job_values { // first member of the values of each of these commands
 	unsigned load_timeout_s, unload_timeout_s, holders_timeout_s, gpu_timeout_s;
 	bool is_export_default;          // the command exports if there is something to export
 	bool is_cdi_default;             // the command writes a CDI specification
+	bool is_for_operator;            // JOB_FROM_VFIO counts
 	const struct progress *progress; // NULL = show_progress_log()
 	bool is_ordered; // driver is what the agent said, and not typed: a source of another one does not count
 	bool has_branch; // driver may be a branch ("535") or "latest": the newest that there is a package of
 };
-// As --from-vfio: the driver manager writes it, by the operator's label. It is gone after a reboot.
+// As --from-vfio for the operator's pods: the driver manager writes it, by the Node's label. It is gone after a reboot.
 #define JOB_FROM_VFIO "run/kmodsmith/from-vfio"
 #define JOB_AUTO "auto"                      // of export: as with is_export_default
 extern const struct opt source_opts[];       // what and how to compile; for job_values

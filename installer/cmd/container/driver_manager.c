@@ -262,7 +262,7 @@ static int open_job(struct manager *m, struct job *job, struct err *err)
 {
 	struct job_values *v = &m->v->job;
 	str_set(&v->holders, "wait"); // checked once the next driver is ready
-	v->is_export_default = true;
+	v->is_export_default = v->is_for_operator = true;
 	v->request.has_daemons = !m->v->is_without_daemons;
 	if (job_open(v, false, job, err) == 0)
 		return 0;
@@ -542,7 +542,7 @@ static int prove_next_driver(void *ctx, const json_t *own, const json_t *next, s
 	v->is_ordered = !str_eq(v->driver, carried); // our image carries user space and sources of another one
 	v->request.is_payload_elsewhere = v->is_ordered;
 	v->request.is_stage = true;
-	v->is_export_default = true;
+	v->is_export_default = v->is_for_operator = true;
 	str_set(&v->host_driver, "replace");
 	int r = job_open(v, false, &job, err);
 	r = r == 0 && unload_reason(&job.session.plan) ? job_stage(&job, err) : r;

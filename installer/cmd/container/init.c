@@ -206,6 +206,7 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 	v->job.progress = &s->watch;
 	v->job.is_export_default = true;
 	v->job.is_cdi_default = !v->is_operator;
+	v->job.is_for_operator = v->is_operator;
 	v->job.request.has_daemons = !v->is_without_daemons;
 	auto_daemon_request struct daemon_request request = { 0 };
 	if ((v->job.request.has_daemons && daemon_request_read(environ, &request, err) < 0) ||
