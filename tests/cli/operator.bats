@@ -215,6 +215,20 @@ YAML
   refute_output --partial "vGPU manager"
 }
 
+@test "the label by which GPUs come back from vfio-pci, as the driver manager leaves it, counts for the driver's container" {
+  host vfio
+  tiny_firmware 535.261.03
+  tiny_package "$package" 6.1.0-56-cloud-amd64
+  ln -s ../../../../kernel/iommu_groups/12 "$ROOT/sys/bus/pci/devices/0000:3b:00.0/iommu_group"
+  mkdir -p "$ROOT/proc/42/fd" "$ROOT/run/kmodsmith"
+  echo qemu >"$ROOT/proc/42/comm"
+  ln -s /dev/vfio/12 "$ROOT/proc/42/fd/9"
+  echo nvidia.com/gpu.workload.config >"$ROOT/run/kmodsmith/from-vfio"
+  start_pod E_BOUND init
+  run cat "$BATS_TEST_TMPDIR/log"
+  assert_output --partial "vfio-pci of 0000:3b:00.0 is held by pid 42 qemu fd /dev/vfio/12: end the virtual machine first"
+}
+
 @test "no GPU: it keeps running, and reports no driver as ready" {
   host no-gpu
   DRIVER_CONFIG_DIGEST=abc start_pod NO_GPU init
